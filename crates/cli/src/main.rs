@@ -1,0 +1,64 @@
+//! `lockswap`: runs unmodified programs on other locks and says what that is worth.
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod compare;
+mod doctor;
+mod elf;
+mod error;
+mod hidden;
+mod library;
+mod list;
+mod preload_path;
+mod run;
+mod selection;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Runs unmodified programs on other lock algorithms and says honestly whether they got faster.
+#[derive(Parser)]
+#[command(name = "lockswap", version, after_help = EXAMPLES, max_term_width = 100)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  lockswap compare                          a built-in workload on several locks
+  lockswap compare -- ./program --threads 8 a program of yours on several locks
+  lockswap run --lock mcs_stp -- ./server   a program of yours on one lock
+  lockswap doctor ./program                 can it work on this program?";
+
+#[derive(Subcommand)]
+enum Command {
+    Run(run::RunArgs),
+    Compare(compare::CompareArgs),
+    List(list::ListArgs),
+    Doctor(doctor::DoctorArgs),
+    PreloadPath(preload_path::PreloadPathArgs),
+    /// Measures the locks themselves on this machine.
+    Bench(bench::BenchArgs),
+    #[command(name = hidden::KEY_VALUE, hide = true)]
+    KeyValue(hidden::KeyValueArgs),
+    #[command(name = hidden::LOADED, hide = true)]
+    Loaded,
+}
+
+fn main() -> ExitCode {
+    let result = match Args::parse().command {
+        Command::Run(args) => run::run(args),
+        Command::Compare(args) => compare::run(args),
+        Command::List(args) => list::run(args),
+        Command::Doctor(args) => doctor::run(args),
+        Command::PreloadPath(args) => preload_path::run(args),
+        Command::Bench(args) => bench::run(args),
+        Command::KeyValue(args) => hidden::key_value(args),
+        Command::Loaded => hidden::loaded(),
+    };
+    result.unwrap_or_else(|error| error::report(&error))
+}

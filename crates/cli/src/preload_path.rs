@@ -1,0 +1,29 @@
+//! `lockswap preload-path`
+
+use std::process::ExitCode;
+
+use crate::{library, terminal};
+
+/// Prints the path of the preload library, unpacked and verified, for use without the command.
+#[derive(clap::Args)]
+#[command(after_help = "\
+The library lies in $XDG_CACHE_HOME/lockswap or ~/.cache/lockswap, else in
+/tmp/lockswap-UID. Only you can read that folder: a service that runs as another
+user needs a copy of the file that it may read.
+
+Example, for containers and service files:
+  LD_PRELOAD=$(lockswap preload-path) LOCKSWAP_LOCK=mcs_spin ./app
+
+Environment of the library:
+  LOCKSWAP_LOCK=ID      lock for mutexes         [default: futex]
+  LOCKSWAP_RWLOCK=ID    lock for rwlocks         [default: rw-futex]
+  LOCKSWAP_SPIN=ID      lock for spinlocks       [default: ttas]
+  LOCKSWAP_TOPOLOGY=2x1 nodes x CPUs per node    [default: the machine's]
+  LOCKSWAP_VERBOSE=1    notes about fallbacks on stderr")]
+pub struct PreloadPathArgs {}
+
+/// Runs `lockswap preload-path`.
+pub fn run(_: PreloadPathArgs) -> anyhow::Result<ExitCode> {
+    terminal::print(&format!("{}\n", library::unpack()?.display()))?;
+    Ok(ExitCode::SUCCESS)
+}

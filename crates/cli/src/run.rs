@@ -1,0 +1,279 @@
+//! `lockswap run`
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, ExitCode, ExitStatus};
+use std::time::Duration;
+
+use lockswap_locks::counters::{Counter, COUNT, FILE_BYTES};
+use lockswap_locks::registry::Role;
+use lockswap_study::export::OutputFile;
+use lockswap_study::model::signal_name;
+use lockswap_study::runner::{is_ignored, Program};
+use rustix::process::{kill_process, Pid, Signal};
+use serde::Serialize;
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::exfiltrator::origin::WithOrigin;
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::low_level::siginfo::Cause;
+
+use crate::error::UserError;
+use crate::selection::Selection;
+
+/// Runs a program on the locks of your choice.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "lockswap run [OPTIONS] -- PROGRAM [ARGS]...",
+    after_help = "\
+The program's input, output, exit status and signals are untouched.
+`--lock pthread` runs it without the preload library, and
+`--lock interposed-pthread` with the library forwarding every call to glibc.
+
+Exit status: the program's own; 126 if it cannot be executed, 127 if it is not
+found, 125 if lockswap itself fails, 2 for wrong usage. With --summary or
+--stats-json, a program killed by a signal makes lockswap die of the same one.
+
+Examples:
+  lockswap run -- ./server --port 8080
+  lockswap run --lock mcs_stp --summary -- ./program
+  lockswap run --lock pthread --rwlock rw-futex -- ./program
+  lockswap run --lock ticket --stats-json stats.json -- ./program"
+)]
+pub struct RunArgs {
+    /// Lock for mutexes (`lockswap list` names them) [default: futex]
+    #[arg(long, value_name = "ID")]
+    lock: Option<String>,
+    /// Lock for rwlocks [default: rw-futex]
+    #[arg(long, value_name = "ID")]
+    rwlock: Option<String>,
+    /// Lock for spinlocks [default: ttas]
+    #[arg(long, value_name = "ID")]
+    spin: Option<String>,
+    /// Says on stderr, when the program has ended, what was replaced and what was passed through to glibc
+    #[arg(long)]
+    summary: bool,
+    /// Writes the same as JSON
+    #[arg(long, value_name = "FILE")]
+    stats_json: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_names = ["PROGRAM", "ARGS"])]
+    command: Vec<OsString>,
+}
+
+/// Status when lockswap itself fails, as with `env` and `timeout`.
+const OWN_FAILURE: u8 = 125;
+
+/// Signals passed on to the program.
+const FORWARDED: [i32; 6] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGINT, SIGQUIT];
+
+/// Runs `lockswap run`.
+pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
+    let selection = Selection { lock: args.lock, rwlock: args.rwlock, spin: args.spin };
+    selection.check()?;
+    let envs = selection.environment().map_err(|e| e.with_status(OWN_FAILURE))?;
+    let mut program = Program { args: args.command, envs };
+    if !args.summary && args.stats_json.is_none() {
+        let error = program.command().exec();
+        return Err(not_started(&program, &error).into());
+    }
+    let output = args.stats_json.as_ref().map(|path| {
+        OutputFile::prepare(path).map_err(|error| {
+            let what = format!("cannot write {}: {error}", path.display());
+            UserError::new(what, "name a file in a folder that you can write to").with_status(OWN_FAILURE)
+        })
+    });
+    let output = output.transpose()?;
+    let counters = counters_file().map_err(|error| {
+        let what = format!("cannot create the file of counters in {}: {error}", std::env::temp_dir().display());
+        UserError::new(what, "set TMPDIR to a folder that you can write to").with_status(OWN_FAILURE)
+    })?;
+    program.envs.push(("LOCKSWAP_STATS".into(), Some(counters.path().into())));
+    // Caught before the program starts, so that none is lost; the program itself starts with the usual dispositions.
+    let forwarded = FORWARDED.into_iter().filter(|s| !is_ignored(*s));
+    let mut signals = SignalsInfo::<WithOrigin>::new(forwarded.chain([SIGCHLD]))?;
+    let mut child = program.spawn(|_| {}).map_err(|error| not_started(&program, &error))?;
+    let status = wait(&mut child, &mut signals)?;
+    let stats = Stats::read(&selection, counters.as_file())?;
+    drop(counters);
+    if args.summary {
+        // A closed stderr must not change how the program's end is reported.
+        let _ = io::stderr().write_all(stats.words(&status).as_bytes());
+    }
+    if let Some(output) = output {
+        let text = serde_json::to_string(&stats)? + "\n";
+        if let Err(error) = output.replace(text.as_bytes()) {
+            let _ = writeln!(io::stderr(), "error: cannot write {}: {error}", output.path().display());
+        }
+    }
+    end_as(status)
+}
+
+fn not_started(program: &Program, error: &io::Error) -> UserError {
+    let name = program.args.first().map(|p| p.to_string_lossy().into_owned()).unwrap_or_default();
+    if error.kind() == io::ErrorKind::NotFound {
+        let remedy = if name.contains('/') {
+            "check the path, and for a script also that of the interpreter in its first line"
+        } else {
+            "give its path, or add its folder to PATH"
+        };
+        return UserError::new(format!("{name}: not found"), remedy).with_status(127);
+    }
+    UserError::new(format!("cannot execute {name}: {error}"), "check that it is a program and executable (chmod +x)")
+        .with_status(126)
+}
+
+fn counters_file() -> io::Result<tempfile::NamedTempFile> {
+    let file = tempfile::Builder::new().prefix("lockswap-stats-").tempfile()?;
+    file.as_file().set_len(FILE_BYTES as u64)?;
+    Ok(file)
+}
+
+/// Waits for the program and passes signals on to it.
+fn wait(child: &mut Child, signals: &mut SignalsInfo<WithOrigin>) -> io::Result<ExitStatus> {
+    let pid = Pid::from_child(child);
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        for origin in signals.wait() {
+            // The terminal signals the whole foreground group, the program included. The end of the program is SIGCHLD.
+            let from_terminal = matches!(origin.cause, Cause::Kernel);
+            let sender = origin.process.map(|p| p.pid);
+            let from_program = sender == Some(pid.as_raw_nonzero().get());
+            if !FORWARDED.contains(&origin.signal) || from_terminal || from_program {
+                continue;
+            }
+            if let Some(signal) = Signal::from_named_raw(origin.signal) {
+                // It fails only when the program has just ended, and then the next turn of the loop sees that.
+                let _ = kill_process(pid, signal);
+            }
+        }
+    }
+}
+
+/// Ends as the program did.
+fn end_as(status: ExitStatus) -> anyhow::Result<ExitCode> {
+    if let Some(code) = status.code() {
+        return Ok(ExitCode::from(code as u8));
+    }
+    let signal = status.signal().unwrap_or_default();
+    // The program has dumped its core; ours would overwrite it.
+    let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
+    signal_hook::low_level::emulate_default_handler(signal)?;
+    // A signal whose default is not to kill cannot have killed the program; the shell's way of saying it is left.
+    std::thread::sleep(Duration::from_millis(10));
+    Ok(ExitCode::from(128u8.wrapping_add(signal as u8)))
+}
+
+#[derive(Serialize)]
+struct Stats {
+    schema: u32,
+    lock: String,
+    #[serde(skip)]
+    rwlock: String,
+    #[serde(skip)]
+    spin: String,
+    replaced: Replaced,
+    passed_through: PassedThrough,
+    threads_seen: u64,
+    processes: u64,
+    #[serde(skip)]
+    plain: bool,
+}
+
+#[derive(Serialize)]
+struct Replaced {
+    mutex: u64,
+    cond: u64,
+    rwlock: u64,
+    spin: u64,
+}
+
+#[derive(Serialize)]
+struct PassedThrough {
+    robust: u64,
+    pi: u64,
+    protect: u64,
+    pshared: u64,
+}
+
+impl Stats {
+    fn read(selection: &Selection, file: &File) -> io::Result<Self> {
+        let mut bytes = [0; FILE_BYTES];
+        std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, 0)?;
+        let mut counters = [0; COUNT];
+        for (counter, word) in counters.iter_mut().zip(bytes.chunks_exact(8)) {
+            *counter = word.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
+        }
+        let of = |counter: Counter| counters[counter as usize];
+        let plain = selection.is_plain();
+        let id = |role: Role, chosen: &Option<String>, variable: &str| match chosen {
+            Some(id) => id.clone(),
+            None if plain => crate::selection::PLAIN.into(),
+            None => std::env::var(variable).ok().filter(|v| !v.is_empty()).unwrap_or_else(|| role.default_id().into()),
+        };
+        let [lock, rwlock, spin] = crate::selection::VARIABLES;
+        Ok(Self {
+            schema: 1,
+            lock: id(Role::Mutex, &selection.lock, lock),
+            rwlock: id(Role::RwLock, &selection.rwlock, rwlock),
+            spin: id(Role::Spin, &selection.spin, spin),
+            replaced: Replaced {
+                mutex: of(Counter::Mutex),
+                cond: of(Counter::Cond),
+                rwlock: of(Counter::RwLock),
+                spin: of(Counter::Spin),
+            },
+            passed_through: PassedThrough {
+                robust: of(Counter::Robust),
+                pi: of(Counter::Pi),
+                protect: of(Counter::Protect),
+                pshared: of(Counter::Pshared),
+            },
+            threads_seen: of(Counter::Threads),
+            processes: of(Counter::Processes),
+            plain,
+        })
+    }
+
+    fn words(&self, status: &ExitStatus) -> String {
+        let end = match (status.code(), status.signal()) {
+            (Some(code), _) => format!("exit status {code}"),
+            (None, signal) => format!("killed by {}", signal_name(signal.unwrap_or_default())),
+        };
+        let mut text = format!("lockswap: {end}\n");
+        if self.plain {
+            return text + "  not preloaded: nothing was replaced or counted\n";
+        }
+        if self.processes == 0 {
+            return text
+                + "  the preload library was not loaded: nothing was replaced or counted\n\
+                  \x20 remedy: 'lockswap doctor PROGRAM' says why\n";
+        }
+        let Replaced { mutex, cond, rwlock, spin } = self.replaced;
+        let PassedThrough { robust, pi, protect, pshared } = self.passed_through;
+        text += &format!("  replaced        {} on {}, ", count(mutex, "mutex", "mutexes"), self.lock);
+        text += &format!("{}, ", count(cond, "condition variable", "condition variables"));
+        text += &format!("{} on {}, ", count(rwlock, "rwlock", "rwlocks"), self.rwlock);
+        text += &format!("{} on {}\n", count(spin, "spinlock", "spinlocks"), self.spin);
+        text += "  passed through  ";
+        let reasons = [
+            (robust, "robust"),
+            (pi, "priority-inheriting"),
+            (protect, "priority-protected"),
+            (pshared, "process-shared"),
+        ];
+        let some: Vec<String> = reasons.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} {why}")).collect();
+        text += &if some.is_empty() { "nothing".into() } else { some.join(", ") };
+        let threads = count(self.threads_seen, "thread", "threads");
+        text + &format!("\n  seen            {threads} in {}\n", count(self.processes, "process", "processes"))
+    }
+}
+
+fn count(n: u64, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}

@@ -1,0 +1,124 @@
+//! Which locks a program runs on, and the environment that makes it so.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+use lockswap_locks::registry::{self, Role};
+
+use crate::error::{UserError, USAGE};
+use crate::library;
+
+/// The baseline without the preload library.
+pub const PLAIN: &str = "pthread";
+
+/// The baseline with the preload library, which forwards every call to glibc.
+pub const INTERPOSED: &str = "interposed-pthread";
+
+/// The choice of locks for one program. What is `None` is left to the preload library's default.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Lock for mutexes.
+    pub lock: Option<String>,
+    /// Lock for rwlocks.
+    pub rwlock: Option<String>,
+    /// Lock for spinlocks.
+    pub spin: Option<String>,
+}
+
+impl Selection {
+    /// Refuses ids that are not in the registry.
+    pub fn check(&self) -> Result<(), UserError> {
+        let roles = [(Role::Mutex, &self.lock), (Role::RwLock, &self.rwlock), (Role::Spin, &self.spin)];
+        roles.into_iter().filter_map(|(role, id)| Some((role, id.as_deref()?))).try_for_each(|(r, id)| known(r, id))
+    }
+
+    /// Whether the program runs without the preload library: nothing but glibc's locks are asked for.
+    pub fn is_plain(&self) -> bool {
+        let glibc = |id: &Option<String>| id.as_deref().is_none_or(|id| id == PLAIN);
+        self.lock.as_deref() == Some(PLAIN) && glibc(&self.rwlock) && glibc(&self.spin)
+    }
+
+    /// What the environment of the program has that ours has not; `None` removes a variable.
+    pub fn environment(&self) -> Result<Vec<(OsString, Option<OsString>)>, UserError> {
+        let inherited = without_ours(&env::var_os("LD_PRELOAD").unwrap_or_default());
+        let value = |id: &Option<String>| id.as_ref().map(OsString::from);
+        let mut envs: Vec<(OsString, Option<OsString>)> = Vec::new();
+        if self.is_plain() {
+            envs.push(("LD_PRELOAD".into(), Some(inherited).filter(|v| !v.is_empty())));
+            envs.extend(VARIABLES.map(|name| (name.into(), None)));
+            return Ok(envs);
+        }
+        let mut preload = library::unpack()?.into_os_string();
+        if !inherited.is_empty() {
+            preload.push(":");
+            preload.push(inherited);
+        }
+        envs.push(("LD_PRELOAD".into(), Some(preload)));
+        // An id that the command line does not name may come from the environment, as it would without the command.
+        for (name, id) in VARIABLES.into_iter().zip([&self.lock, &self.rwlock, &self.spin]) {
+            if id.is_some() {
+                envs.push((name.into(), value(id)));
+            }
+        }
+        Ok(envs)
+    }
+}
+
+/// The library's variables for the three kinds of locks.
+pub const VARIABLES: [&str; 3] = ["LOCKSWAP_LOCK", "LOCKSWAP_RWLOCK", "LOCKSWAP_SPIN"];
+
+/// Refuses an id that the registry does not have for this role.
+pub fn known(role: Role, id: &str) -> Result<(), UserError> {
+    if registry::find(role, id).is_some() {
+        return Ok(());
+    }
+    let ids: Vec<&str> = registry::ids(role).collect();
+    let what = format!("there is no {} lock '{id}'", role.name());
+    Err(UserError::new(what, format!("use one of: {}", ids.join(", "))).with_status(USAGE))
+}
+
+/// The entries of an LD_PRELOAD value that are not an earlier lockswap's.
+fn without_ours(value: &OsStr) -> OsString {
+    let ours = |entry: &[u8]| {
+        let name = Path::new(OsStr::from_bytes(entry)).file_name().unwrap_or_default();
+        name == "liblockswap.so" || name.as_bytes().starts_with(library::FILE_PREFIX.as_bytes())
+    };
+    let entries = value.as_bytes().split(|b| b" :".contains(b)).filter(|e| !e.is_empty() && !ours(e));
+    OsString::from_vec(entries.collect::<Vec<_>>().join(&b':'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn earlier_lockswaps_are_taken_out_of_ld_preload() {
+        let of = |value: &str| without_ours(OsStr::new(value)).into_string().unwrap();
+        assert_eq!(of("/x/liblockswap-0123.so:libjemalloc.so.2 /y/other.so"), "libjemalloc.so.2:/y/other.so");
+        assert_eq!(of("/x/liblockswap.so"), "");
+        assert_eq!(of("libmine.so"), "libmine.so");
+    }
+
+    #[test]
+    fn only_glibc_everywhere_is_plain() {
+        let select = |lock: Option<&str>, rwlock: Option<&str>| Selection {
+            lock: lock.map(Into::into),
+            rwlock: rwlock.map(Into::into),
+            spin: None,
+        };
+        assert!(select(Some("pthread"), None).is_plain());
+        assert!(select(Some("pthread"), Some("pthread")).is_plain());
+        assert!(!select(Some("pthread"), Some("rw-futex")).is_plain());
+        assert!(!select(None, None).is_plain());
+        assert!(!select(Some(INTERPOSED), None).is_plain());
+    }
+
+    #[test]
+    fn unknown_ids_are_refused_by_role() {
+        assert!(known(Role::Mutex, "futex").is_ok());
+        assert!(known(Role::RwLock, "futex").is_err());
+        assert!(known(Role::Mutex, "nonsense").is_err());
+    }
+}

@@ -1,0 +1,109 @@
+//! The built `lockswap` command, seen from outside.
+
+mod compare;
+mod doctor;
+mod library;
+mod list;
+mod run;
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A folder that also is the cache of the commands started from it.
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// `lockswap` with these arguments, untouched by the environment of the test.
+    fn lockswap(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lockswap"));
+        command.args(args).current_dir(self.dir.path()).env("XDG_CACHE_HOME", self.path("cache")).stdin(Stdio::null());
+        for name in ["LD_PRELOAD", "LOCKSWAP_LOCK", "LOCKSWAP_RWLOCK", "LOCKSWAP_SPIN", "LOCKSWAP_STATS", "HOME"] {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    fn output(&self, args: &[&str]) -> Output {
+        self.lockswap(args).output().unwrap()
+    }
+
+    /// An executable shell script.
+    fn script(&self, name: &str, body: &str) -> String {
+        let path = self.path(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
+        make_executable(&path, 0o755);
+        path.to_str().unwrap().to_owned()
+    }
+}
+
+fn make_executable(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !condition() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "{what} did not happen in 20 s");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn send(pid: u32, signal: &str) {
+    assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn a_reader_that_goes_away_makes_no_panic() {
+    let place = Place::new();
+    let mut child = place.lockswap(&["list", "--json"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(stderr, "");
+}
+
+#[test]
+fn every_help_page_has_an_example() {
+    let place = Place::new();
+    for subcommand in ["run", "compare", "list", "doctor", "preload-path"] {
+        let help = text(&place.output(&[subcommand, "--help"]).stdout);
+        assert!(help.contains("Example"), "{subcommand}: {help}");
+    }
+    let help = text(&place.output(&["--help"]).stdout);
+    assert!(!help.contains("__"), "hidden subcommands show: {help}");
+}
+
+#[test]
+fn wrong_usage_ends_with_status_two() {
+    let place = Place::new();
+    for args in [
+        &["nonsense"][..],
+        &["run"],
+        &["run", "--lock", "nonsense", "--", "true"],
+        &["compare", "--lock", "futex,nonsense", "--", "true"],
+        &["compare", "--runs", "0", "--", "true"],
+        &["compare", "--timeout", "-1", "--", "true"],
+        &["compare", "--metric", "(", "--", "true"],
+        &["compare", "--lower-is-better", "--", "true"],
+    ] {
+        assert_eq!(place.output(args).status.code(), Some(2), "{args:?}");
+    }
+}

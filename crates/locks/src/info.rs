@@ -1,0 +1,111 @@
+//! What is known about a lock before it runs: the facts behind `lockswap list`, the docs and the preload table.
+
+/// The group a lock's design belongs to; also the folder its source lives in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// glibc's own implementation.
+    Native,
+    /// All waiters watch one word.
+    Flat,
+    /// Waiters form a queue and each watches its own word.
+    Queue,
+    /// A queue that prefers waiters of the holder's NUMA node.
+    Numa,
+    /// Waiters reorder the queue while they wait (ShflLock).
+    Shuffle,
+    /// Shared and exclusive modes.
+    ReadWrite,
+}
+
+impl Family {
+    /// The name shown to users, lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Family::Native => "native",
+            Family::Flat => "flat",
+            Family::Queue => "queue",
+            Family::Numa => "numa",
+            Family::Shuffle => "shuffle",
+            Family::ReadWrite => "rw",
+        }
+    }
+}
+
+/// What a waiter does while the lock is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitingPolicy {
+    /// Spins; after a stated bound it yields, then naps, so that a holder of lower priority can run.
+    Spin,
+    /// Spins for a bounded time, then sleeps in the kernel until it is woken.
+    SpinThenPark,
+}
+
+impl WaitingPolicy {
+    /// The name shown to users, lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            WaitingPolicy::Spin => "spin",
+            WaitingPolicy::SpinThenPark => "spin-then-park",
+        }
+    }
+}
+
+/// The order in which waiters are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fairness {
+    /// No order: a newcomer may overtake, without bound.
+    Unfair,
+    /// First come, first served.
+    Fifo,
+    /// Overtaking is possible but every waiter is served eventually.
+    LongTerm,
+}
+
+impl Fairness {
+    /// The name shown to users, lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Fairness::Unfair => "unfair",
+            Fairness::Fifo => "fifo",
+            Fairness::LongTerm => "long-term",
+        }
+    }
+}
+
+/// How a timed acquisition waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timed {
+    /// The algorithm itself can give up waiting.
+    Native,
+    /// Repeated try-acquisitions with bounded naps until the deadline; such a waiter takes no place in the queue.
+    Poll,
+}
+
+impl Timed {
+    /// The name shown to users, lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Timed::Native => "native",
+            Timed::Poll => "poll",
+        }
+    }
+}
+
+/// The facts about one lock algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockInfo {
+    /// The published name, in lower case: the id used on the command line.
+    pub id: &'static str,
+    /// The design group.
+    pub family: Family,
+    /// What waiters do.
+    pub waiting: WaitingPolicy,
+    /// In which order waiters are served.
+    pub fairness: Fairness,
+    /// How timed acquisitions work.
+    pub timed: Timed,
+    /// One line that says what the algorithm does.
+    pub summary: &'static str,
+    /// Author, venue and year, with the figure or algorithm number.
+    pub paper: &'static str,
+}

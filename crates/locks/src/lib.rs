@@ -1,0 +1,147 @@
+//! The lock algorithms: one file each, generic over the [`Platform`] they run on.
+//!
+//! [`RawLock`] is what every algorithm implements; what it can do beyond that is a trait of its own. The catalogue is in
+//! [`registry`].
+#![no_std]
+
+pub mod adaptive;
+pub mod counters;
+pub mod flat;
+pub mod info;
+pub mod numa;
+pub mod queue;
+pub mod registry;
+pub mod rw;
+pub mod shuffle;
+pub mod waiting;
+
+use info::LockInfo;
+use lockswap_platform::{Deadline, Platform};
+
+/// What an acquisition brings along: the queue node of a queue lock, or `()`.
+///
+/// A context serves one acquisition at a time, from the call of `lock` to the return of `unlock`, and stays where it is.
+/// Its memory must remain a context of the same type for as long as any thread might still look at it: until
+/// [`Context::is_reusable`] for a lock that says so, else until `unlock` has returned.
+pub trait Context: Send + Sync + 'static {
+    /// A context that has not been used.
+    fn new() -> Self;
+    /// Whether a context whose acquisition has ended may serve another one; no if the next owner still reads it.
+    fn is_reusable(&self) -> bool {
+        true
+    }
+}
+
+impl Context for () {
+    fn new() -> Self {}
+}
+
+/// A mutual-exclusion lock.
+///
+/// # Safety
+/// Between the return of an acquisition and the call of the matching `unlock`, no other acquisition returns; everything
+/// before `unlock` happens-before the return of the next acquisition. Once `unlock` lets another thread acquire, the lock
+/// is not accessed any more by the thread that released it: its memory may be gone.
+pub unsafe trait RawLock<P: Platform>: Send + Sync + Sized + 'static {
+    /// What is known about the lock.
+    const INFO: LockInfo;
+    /// What each acquisition needs.
+    type Ctx: Context;
+
+    /// A free lock. Its bytes are all zero.
+    fn new() -> Self;
+
+    /// Acquires the lock.
+    ///
+    /// # Safety
+    /// `cx` is reusable, serves no other acquisition, and fulfils the contract of [`Context`].
+    unsafe fn lock(&self, cx: &Self::Ctx);
+
+    /// Releases the lock.
+    ///
+    /// # Safety
+    /// The lock is held through `cx`. Another thread than the one that acquired it may release it.
+    unsafe fn unlock(&self, cx: &Self::Ctx);
+}
+
+/// A lock that can be acquired if it is free, without waiting.
+///
+/// # Safety
+/// As for [`RawLock`]; `try_lock` fails only if the lock is held, being acquired or being released.
+pub unsafe trait TryLock<P: Platform>: RawLock<P> {
+    /// Acquires the lock if it is free and returns whether it did.
+    ///
+    /// # Safety
+    /// As for [`RawLock::lock`].
+    unsafe fn try_lock(&self, cx: &Self::Ctx) -> bool;
+}
+
+/// A lock whose acquisition can be given up.
+///
+/// # Safety
+/// As for [`RawLock`]; an acquisition that failed leaves nothing behind.
+pub unsafe trait TimedLock<P: Platform>: TryLock<P> {
+    /// Acquires the lock, or returns `false` at `deadline`, not before it.
+    ///
+    /// The provided method repeats `try_lock` and takes no place in the queue.
+    ///
+    /// # Safety
+    /// As for [`RawLock::lock`].
+    unsafe fn lock_until(&self, cx: &Self::Ctx, deadline: Deadline) -> bool {
+        // SAFETY: the caller's contract is that of `try_lock`.
+        P::spin_map_until(deadline, || unsafe { self.try_lock(cx) }.then_some(())).is_some()
+    }
+}
+
+/// A lock that can tell whether it is held.
+pub trait IsHeld {
+    /// Whether somebody holds the lock. Exact if no other thread uses the lock meanwhile.
+    fn is_held(&self) -> bool;
+}
+
+/// Who goes first when readers and writers wait for the same lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preference {
+    /// Readers enter while other readers are inside, whoever waits: a thread may read-lock again what it has
+    /// read-locked. Writers may starve.
+    Readers,
+    /// Readers wait while a writer waits.
+    Writers,
+}
+
+/// A lock with a shared (read) and an exclusive (write) mode.
+///
+/// # Safety
+/// A writer excludes everybody, readers exclude writers, and everything before an unlock happens-before the return of
+/// each later acquisition that it excluded.
+pub unsafe trait RawRwLock<P: Platform>: Send + Sync + Sized + 'static {
+    /// What is known about the lock.
+    const INFO: LockInfo;
+
+    /// A free lock. Its bytes are all zero.
+    fn new() -> Self;
+    /// Acquires shared, or returns `false` at `deadline` if there is one, not before it.
+    fn read(&self, preference: Preference, deadline: Option<Deadline>) -> bool;
+    /// Acquires shared if that needs no waiting and returns whether it did.
+    fn try_read(&self, preference: Preference) -> bool;
+    /// Acquires exclusively, or returns `false` at `deadline` if there is one, not before it.
+    fn write(&self, deadline: Option<Deadline>) -> bool;
+    /// Acquires exclusively if that needs no waiting and returns whether it did.
+    fn try_write(&self) -> bool;
+    /// Releases a shared acquisition.
+    ///
+    /// # Safety
+    /// There is one to release.
+    unsafe fn unlock_read(&self, preference: Preference);
+    /// Releases an exclusive acquisition.
+    ///
+    /// # Safety
+    /// There is one to release.
+    unsafe fn unlock_write(&self, preference: Preference);
+    /// Whether the lock is held exclusively.
+    fn is_write_locked(&self) -> bool;
+    /// Whether nobody holds the lock in any mode.
+    fn is_free(&self) -> bool;
+    /// Forgets all waiters, and keeps the holders: for the child of a fork, where no other thread exists.
+    fn forget_waiters(&self);
+}

@@ -1,0 +1,3 @@
+//! NUMA-aware queue locks: waiters of the holder's node go first, within bounds.
+
+pub mod cna;

@@ -1,0 +1,136 @@
+//! CLH queue lock (Craig, TR 93-02-02, 1993; Magnusson, Landin, Hagersten, IPPS 1994).
+//!
+//!   tail ---------------------------+
+//!   [A holder]<-[B watches A]<-[C watches B]     null tail: free
+//!
+//! Fairness: first come, first served. Space: one pointer, plus a node per acquisition. Hand-off: the holder writes its
+//! own node. Each waiter spins on its predecessor's line.
+//!
+//! Deviations. A node does not migrate to the successor: the successor marks the predecessor's node FREE when it has seen
+//! the release, which writes the line that it would have written as its own node later. And a release that finds nobody
+//! behind empties the queue, so that an idle lock keeps no node, is all zero, and can be tried exactly.
+
+use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
+use core::ptr::{from_ref, null_mut};
+use lockswap_platform::{AtomicInt, AtomicPtrCell, Ordering, Platform};
+
+/// | state    | meaning                                        | written by    |
+/// |----------|------------------------------------------------|---------------|
+/// | FREE     | in no queue                                    | the successor, or the owner when it empties the queue |
+/// | QUEUED   | its owner waits or holds the lock              | the owner     |
+/// | RELEASED | its owner has passed the lock on               | the owner     |
+const FREE: u32 = 0;
+const QUEUED: u32 = 1;
+const RELEASED: u32 = 2;
+
+/// The queue node of one acquisition.
+#[repr(C)]
+pub struct Node<P: Platform> {
+    state: P::U32,
+}
+
+impl<P: Platform> Context for Node<P> {
+    fn new() -> Self {
+        Node { state: P::U32::new(FREE) }
+    }
+
+    #[inline]
+    fn is_reusable(&self) -> bool {
+        // ORDER(reuse): Acquire pairs with the Release of the successor, which looks at the node no more.
+        self.state.load(Ordering::Acquire) == FREE
+    }
+}
+
+impl<P: Platform> Node<P> {
+    #[cold]
+    #[inline(never)]
+    fn wait_for_release(&self) {
+        // ORDER(hand-off): Acquire pairs with the Release in `unlock`.
+        P::spin_map(|| (self.state.load(Ordering::Acquire) == RELEASED).then_some(()));
+        // ORDER(reuse): Release pairs with the Acquire in `is_reusable`.
+        // LAST: the node's owner may reuse it after this store.
+        self.state.store(FREE, Ordering::Release);
+    }
+}
+
+/// The lock.
+#[repr(C)]
+pub struct ClhSpin<P: Platform> {
+    tail: P::Ptr<Node<P>>,
+}
+
+// SAFETY: a node becomes the holder when it finds the queue empty or its predecessor's node RELEASED.
+unsafe impl<P: Platform> RawLock<P> for ClhSpin<P> {
+    const INFO: LockInfo = LockInfo {
+        id: "clh_spin",
+        family: Family::Queue,
+        waiting: WaitingPolicy::Spin,
+        fairness: Fairness::Fifo,
+        timed: Timed::Poll,
+        summary: "a queue in which every waiter watches its predecessor's node",
+        paper: "Craig: TR 93-02-02, 1993; Magnusson, Landin, Hagersten: IPPS 1994",
+    };
+    type Ctx = Node<P>;
+
+    fn new() -> Self {
+        ClhSpin { tail: P::Ptr::new(null_mut()) }
+    }
+
+    #[inline]
+    unsafe fn lock(&self, cx: &Node<P>) {
+        // Relaxed: nobody else sees the node before the swap.
+        cx.state.store(QUEUED, Ordering::Relaxed);
+        // ORDER(enqueue): Release publishes the node's state to the successor, whose swap acquires it.
+        // ORDER(hand-off): Acquire pairs with the Release in `unlock` that left the queue empty.
+        let predecessor = self.tail.swap(from_ref(cx).cast_mut(), Ordering::AcqRel);
+        if !predecessor.is_null() {
+            // SAFETY: the predecessor's node is not reused until it is FREE, which this thread says last.
+            unsafe { &*predecessor }.wait_for_release();
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, cx: &Node<P>) {
+        // ORDER(hand-off): Release pairs with the Acquire of the next swap; publishes the critical section.
+        // LAST: the lock may be destroyed after this exchange.
+        if self.tail.compare_exchange(from_ref(cx).cast_mut(), null_mut(), Ordering::Release).is_ok() {
+            // Relaxed: nobody has seen the node but its owner.
+            cx.state.store(FREE, Ordering::Relaxed);
+        } else {
+            // ORDER(hand-off): Release pairs with the Acquire in `lock`; publishes the critical section.
+            cx.state.store(RELEASED, Ordering::Release);
+        }
+    }
+}
+
+// SAFETY: acquires only if the queue is empty.
+unsafe impl<P: Platform> TryLock<P> for ClhSpin<P> {
+    #[inline]
+    unsafe fn try_lock(&self, cx: &Node<P>) -> bool {
+        // Relaxed: only decides whether the exchange is worth its price.
+        if !self.tail.load(Ordering::Relaxed).is_null() {
+            return false;
+        }
+        // Relaxed: nobody else sees the node before the exchange.
+        cx.state.store(QUEUED, Ordering::Relaxed);
+        // ORDER(enqueue, hand-off): as for the swap in `lock`.
+        let acquired = self.tail.compare_exchange(null_mut(), from_ref(cx).cast_mut(), Ordering::AcqRel).is_ok();
+        if !acquired {
+            // Relaxed: nobody has seen the node but its owner.
+            cx.state.store(FREE, Ordering::Relaxed);
+        }
+        acquired
+    }
+}
+
+// SAFETY: the provided method.
+unsafe impl<P: Platform> TimedLock<P> for ClhSpin<P> {}
+
+impl<P: Platform> IsHeld for ClhSpin<P> {
+    #[inline]
+    fn is_held(&self) -> bool {
+        // Relaxed: the answer says nothing about what the lock protects.
+        !self.tail.load(Ordering::Relaxed).is_null()
+    }
+}

@@ -1,0 +1,137 @@
+//! MCS queue lock (Mellor-Crummey, Scott, TOCS 9(1), 1991, fig. 5).
+//!
+//!   tail ---------------------+
+//!   [A holder]->[B waits]->[C waits]     null tail: free
+//!
+//! Fairness: first come, first served. Space: one pointer, plus a node per acquisition that lives until the release.
+//! Hand-off: the holder writes its successor's status. Each waiter spins on its own line, then parks in the `_stp`
+//! flavour.
+
+use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::waiting::{Spin, SpinThenPark, Waiting, WAITING};
+use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
+use core::marker::PhantomData;
+use core::ptr::{from_ref, null_mut};
+use lockswap_platform::{AtomicInt, AtomicPtrCell, Ordering, Platform};
+
+/// The queue node of one acquisition.
+#[repr(C)]
+pub struct Node<P: Platform> {
+    next: P::Ptr<Node<P>>,
+    status: P::U32,
+}
+
+impl<P: Platform> Context for Node<P> {
+    fn new() -> Self {
+        Node { next: P::Ptr::new(null_mut()), status: P::U32::new(WAITING) }
+    }
+}
+
+impl<P: Platform> Node<P> {
+    #[cold]
+    #[inline(never)]
+    fn wait_behind<W: Waiting>(&self, predecessor: &Node<P>) {
+        // ORDER(link): Release pairs with the Acquire in `unlock`; publishes this node.
+        predecessor.next.store(from_ref(self).cast_mut(), Ordering::Release);
+        W::wait::<P>(&self.status);
+    }
+
+    /// The successor that is about to link in.
+    #[cold]
+    #[inline(never)]
+    fn linked_successor(&self) -> *mut Node<P> {
+        // ORDER(link): as in `unlock`.
+        P::spin_map(|| Some(self.next.load(Ordering::Acquire)).filter(|next| !next.is_null()))
+    }
+}
+
+/// The lock, over the way its waiters wait.
+#[repr(C)]
+pub struct Mcs<P: Platform, W> {
+    tail: P::Ptr<Node<P>>,
+    waiting: PhantomData<W>,
+}
+
+/// Waiters spin.
+pub type McsSpin<P> = Mcs<P, Spin>;
+/// Waiters spin, then park.
+pub type McsStp<P> = Mcs<P, SpinThenPark>;
+
+// SAFETY: a node becomes the holder when it finds the queue empty or when the holder before grants it.
+unsafe impl<P: Platform, W: Waiting> RawLock<P> for Mcs<P, W> {
+    const INFO: LockInfo = LockInfo {
+        id: match W::POLICY {
+            WaitingPolicy::Spin => "mcs_spin",
+            WaitingPolicy::SpinThenPark => "mcs_stp",
+        },
+        family: Family::Queue,
+        waiting: W::POLICY,
+        fairness: Fairness::Fifo,
+        timed: Timed::Poll,
+        summary: "a queue in which every waiter watches its own node",
+        paper: "Mellor-Crummey, Scott: TOCS 9(1), 1991, fig. 5",
+    };
+    type Ctx = Node<P>;
+
+    fn new() -> Self {
+        Mcs { tail: P::Ptr::new(null_mut()), waiting: PhantomData }
+    }
+
+    #[inline]
+    unsafe fn lock(&self, cx: &Node<P>) {
+        let me = from_ref(cx).cast_mut();
+        // Relaxed: nobody else sees the node before the swap.
+        cx.next.store(null_mut(), Ordering::Relaxed);
+        cx.status.store(WAITING, Ordering::Relaxed);
+        // ORDER(enqueue): Release publishes the node to the successor, whose swap acquires it.
+        // ORDER(hand-off): Acquire pairs with the Release in `unlock` that left the queue empty.
+        let predecessor = self.tail.swap(me, Ordering::AcqRel);
+        if !predecessor.is_null() {
+            // SAFETY: the predecessor stays in its `unlock` until it has seen its `next`.
+            cx.wait_behind::<W>(unsafe { &*predecessor });
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, cx: &Node<P>) {
+        // ORDER(link): Acquire pairs with the Release in `wait_behind`.
+        let mut successor = cx.next.load(Ordering::Acquire);
+        if successor.is_null() {
+            let me = from_ref(cx).cast_mut();
+            // ORDER(hand-off): Release pairs with the Acquire of the next swap; publishes the critical section.
+            // LAST: the lock may be destroyed after this exchange.
+            if self.tail.compare_exchange(me, null_mut(), Ordering::Release).is_ok() {
+                return;
+            }
+            successor = cx.linked_successor();
+        }
+        // SAFETY: the successor waits for the grant.
+        W::grant::<P>(unsafe { &(*successor).status });
+    }
+}
+
+// SAFETY: acquires only if the queue is empty.
+unsafe impl<P: Platform, W: Waiting> TryLock<P> for Mcs<P, W> {
+    #[inline]
+    unsafe fn try_lock(&self, cx: &Node<P>) -> bool {
+        // Relaxed: only decides whether the exchange is worth its price.
+        if !self.tail.load(Ordering::Relaxed).is_null() {
+            return false;
+        }
+        // Relaxed: nobody else sees the node before the exchange.
+        cx.next.store(null_mut(), Ordering::Relaxed);
+        // ORDER(enqueue, hand-off): as for the swap in `lock`.
+        self.tail.compare_exchange(null_mut(), from_ref(cx).cast_mut(), Ordering::AcqRel).is_ok()
+    }
+}
+
+// SAFETY: the provided method.
+unsafe impl<P: Platform, W: Waiting> TimedLock<P> for Mcs<P, W> {}
+
+impl<P: Platform, W: Waiting> IsHeld for Mcs<P, W> {
+    #[inline]
+    fn is_held(&self) -> bool {
+        // Relaxed: the answer says nothing about what the lock protects.
+        !self.tail.load(Ordering::Relaxed).is_null()
+    }
+}

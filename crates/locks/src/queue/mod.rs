@@ -1,0 +1,5 @@
+//! Queue locks: every waiter watches a word of its own.
+
+pub mod clh;
+pub mod k42;
+pub mod mcs;

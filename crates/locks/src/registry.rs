@@ -1,0 +1,177 @@
+//! The list of all locks. Adding one takes its file and one line here.
+
+use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::{RawLock, RawRwLock};
+use lockswap_platform::Native;
+
+/// Which pthread object a lock can stand in for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// `pthread_mutex_t`, `mtx_t`
+    Mutex,
+    /// `pthread_rwlock_t`
+    RwLock,
+    /// `pthread_spinlock_t`
+    Spin,
+}
+
+impl Role {
+    /// The name shown to users, lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Role::Mutex => "mutex",
+            Role::RwLock => "rwlock",
+            Role::Spin => "spin",
+        }
+    }
+
+    /// The lock that the preload library uses for this role when none is named.
+    pub const fn default_id(self) -> &'static str {
+        match self {
+            Role::Mutex => "futex",
+            Role::RwLock => "rw-futex",
+            Role::Spin => "ttas",
+        }
+    }
+}
+
+/// One selectable lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// What it can replace.
+    pub role: Role,
+    /// What is known about the algorithm.
+    pub info: LockInfo,
+    /// Bytes the lock occupies inside the pthread object.
+    pub body_bytes: usize,
+    /// Bytes allocated beside the pthread object for each lock.
+    pub extra_bytes_per_lock: usize,
+    /// Bytes a thread needs for each such lock that it holds or waits for.
+    pub bytes_per_acquisition: usize,
+    /// Whether selecting it loads the preload library.
+    pub preloaded: bool,
+}
+
+/// Calls `$callback!` with every lock of the catalogue: `id => type constructor`, by role.
+#[macro_export]
+macro_rules! for_each_lock {
+    ($callback:ident) => {
+        $callback! {
+            mutex {
+                "futex" => $crate::flat::futex::Futex,
+                "ttas" => $crate::flat::ttas::Ttas,
+                "backoff" => $crate::flat::backoff::Backoff,
+                "ticket" => $crate::flat::ticket::Ticket,
+                "mcs_spin" => $crate::queue::mcs::McsSpin,
+                "mcs_stp" => $crate::queue::mcs::McsStp,
+                "k42" => $crate::queue::k42::K42,
+                "clh_spin" => $crate::queue::clh::ClhSpin,
+                "cna" => $crate::numa::cna::Cna,
+                "shfllock" => $crate::shuffle::shfllock::ShflLock,
+                "shfllock-b" => $crate::shuffle::shfllock::ShflLockB,
+            }
+            rwlock {
+                "rw-futex" => $crate::rw::rw_futex::RwFutex,
+            }
+            spin {
+                "ttas" => $crate::flat::ttas::GlibcTtas,
+                "backoff" => $crate::flat::backoff::GlibcBackoff,
+            }
+        }
+    };
+}
+
+/// Runs the program as it is.
+pub const PTHREAD: &str = "pthread";
+/// Loads the preload library and forwards every call to glibc: shows the price of interposition.
+pub const INTERPOSED_PTHREAD: &str = "interposed-pthread";
+
+const GLIBC_MUTEX: LockInfo = LockInfo {
+    id: PTHREAD,
+    family: Family::Native,
+    waiting: WaitingPolicy::SpinThenPark,
+    fairness: Fairness::Unfair,
+    timed: Timed::Native,
+    summary: "glibc's own lock, nothing preloaded: the baseline",
+    paper: "Drepper: Futexes Are Tricky, 2011",
+};
+
+const fn native(role: Role, id: &'static str, summary: &'static str, preloaded: bool) -> Entry {
+    let info = LockInfo { id, summary, ..GLIBC_MUTEX };
+    Entry { role, info, body_bytes: 0, extra_bytes_per_lock: 0, bytes_per_acquisition: 0, preloaded }
+}
+
+/// A context sits in a slot of its own cache line; the holder's address is kept in the mutex.
+pub const CONTEXT_SLOT_BYTES: usize = 64;
+
+const fn mutex<L: RawLock<Native>>() -> Entry {
+    let has_context = size_of::<L::Ctx>() != 0;
+    Entry {
+        role: Role::Mutex,
+        info: L::INFO,
+        body_bytes: size_of::<L>() + if has_context { size_of::<usize>() } else { 0 },
+        extra_bytes_per_lock: 0,
+        bytes_per_acquisition: if has_context { CONTEXT_SLOT_BYTES } else { 0 },
+        preloaded: true,
+    }
+}
+
+const fn spin<L: RawLock<Native>>() -> Entry {
+    Entry { role: Role::Spin, ..mutex::<L>() }
+}
+
+const fn rwlock<L: RawRwLock<Native>>() -> Entry {
+    Entry {
+        role: Role::RwLock,
+        info: L::INFO,
+        body_bytes: size_of::<L>(),
+        extra_bytes_per_lock: 0,
+        bytes_per_acquisition: 0,
+        preloaded: true,
+    }
+}
+
+macro_rules! entries {
+    (
+        mutex { $($mutex_id:literal => $mutex:path,)* }
+        rwlock { $($rwlock_id:literal => $rwlock:path,)* }
+        spin { $($spin_id:literal => $spin:path,)* }
+    ) => {
+        &[
+            native(Role::Mutex, PTHREAD, GLIBC_MUTEX.summary, false),
+            native(
+                Role::Mutex,
+                INTERPOSED_PTHREAD,
+                "glibc's own lock behind the preload library: the price of interposition",
+                true,
+            ),
+            $({
+                use $mutex as Lock;
+                mutex::<Lock<Native>>()
+            },)*
+            native(Role::RwLock, PTHREAD, "glibc's own read-write lock", true),
+            $({
+                use $rwlock as Lock;
+                rwlock::<Lock<Native>>()
+            },)*
+            native(Role::Spin, PTHREAD, "glibc's own spinlock", true),
+            $({
+                use $spin as Lock;
+                spin::<Lock<Native>>()
+            },)*
+        ]
+    };
+}
+
+/// Every selectable lock, baselines first.
+pub static ENTRIES: &[Entry] = for_each_lock!(entries);
+
+/// The lock called `id` in `role`.
+pub fn find(role: Role, id: &str) -> Option<&'static Entry> {
+    ENTRIES.iter().find(|entry| entry.role == role && entry.info.id == id)
+}
+
+/// The ids of all locks in `role`, baselines first.
+pub fn ids(role: Role) -> impl Iterator<Item = &'static str> {
+    ENTRIES.iter().filter(move |entry| entry.role == role).map(|entry| entry.info.id)
+}

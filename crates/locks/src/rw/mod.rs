@@ -1,0 +1,3 @@
+//! Read-write locks.
+
+pub mod rw_futex;

@@ -1,0 +1,228 @@
+//! Central read-write lock that parks: one state word, one gate to sleep at for readers and one for writers (the shape of
+//! the futex read-write locks in glibc and in Rust's standard library; the preference is chosen at each call).
+//!
+//!   state:       WRITER | READERS_SLEEP | WRITERS_SLEEP | number of readers inside
+//!   read_gate:   number of times that sleeping readers were woken (all at once)
+//!   write_gate:  number of times that a sleeping writer was woken (one at a time)
+//!
+//! Fairness: none within a mode; between the modes by [`Preference`]. Space: three words. Readers share a counter.
+
+use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::{Preference, RawRwLock};
+use lockswap_platform::{AtomicInt, Deadline, Ordering, Platform, Wake};
+
+/// A writer is inside.
+const WRITER: u32 = 1 << 31;
+/// Readers sleep at their gate, or are about to.
+const READERS_SLEEP: u32 = 1 << 30;
+/// Writers sleep at their gate, or are about to; may outlive them.
+const WRITERS_SLEEP: u32 = 1 << 29;
+/// Number of readers inside.
+const READERS: u32 = WRITERS_SLEEP - 1;
+
+/// Rounds of spinning before parking: about 2 us on the machines this was tuned on. Shorter than for a mutex, since every
+/// spinning reader disturbs the counter that the others need.
+const SPINS: u32 = 100;
+
+/// The lock.
+#[repr(C)]
+pub struct RwFutex<P: Platform> {
+    state: P::U32,
+    read_gate: P::U32,
+    write_gate: P::U32,
+}
+
+fn is_free(state: u32) -> bool {
+    state & (WRITER | READERS) == 0
+}
+
+impl<P: Platform> RwFutex<P> {
+    /// Runs `attempt` until it succeeds: spinning, then asleep at `gate` with `flag` set in the state while `blocked`
+    /// holds. Returns `false` at the deadline.
+    fn acquire(
+        &self,
+        gate: &P::U32,
+        flag: u32,
+        deadline: Option<Deadline>,
+        mut attempt: impl FnMut(bool) -> bool,
+        blocked: impl Fn(u32) -> bool,
+    ) -> bool {
+        if P::spin_map_bounded(SPINS, || attempt(false).then_some(())).is_some() {
+            return true;
+        }
+        loop {
+            // ORDER(gate): Acquire pairs with the Release in `wake`: a thread that sees a new count also sees the state
+            // that the waker saw. The count is read before the state is, so that a wake-up in between is not missed.
+            let count = gate.load(Ordering::Acquire);
+            if attempt(true) {
+                return true;
+            }
+            // Relaxed: the exchange and the park decide.
+            let state = self.state.load(Ordering::Relaxed);
+            if !blocked(state)
+                || (state & flag == 0 && self.state.compare_exchange(state, state | flag, Ordering::Relaxed).is_err())
+            {
+                continue;
+            }
+            if P::park(gate, count, deadline) == Wake::TimedOut {
+                if attempt(true) {
+                    return true;
+                }
+                self.give_up(flag);
+                return false;
+            }
+        }
+    }
+
+    /// Leaves without the lock, `flag` being that of this thread's mode. Whoever depended on this thread looks again: a
+    /// writer that its wake-up was meant for, readers that waited for it, or all sleepers of a lock that is free by now.
+    #[cold]
+    fn give_up(&self, flag: u32) {
+        if flag == WRITERS_SLEEP {
+            // Relaxed: the gates publish. Those that still have to wait set their flag again.
+            self.state.fetch_and(!(READERS_SLEEP | WRITERS_SLEEP), Ordering::Relaxed);
+            for gate in [&self.read_gate, &self.write_gate] {
+                // ORDER(gate): Release pairs with the Acquire in `acquire`.
+                gate.fetch_add(1, Ordering::Release);
+                P::unpark(gate, u32::MAX);
+            }
+        } else {
+            // Relaxed: `wake` decides on what it finds.
+            self.wake(self.state.load(Ordering::Relaxed), Preference::Readers);
+        }
+    }
+
+    /// Wakes sleepers of a lock that was seen free in `state`.
+    #[cold]
+    fn wake(&self, mut state: u32, preference: Preference) {
+        while is_free(state) && state & (READERS_SLEEP | WRITERS_SLEEP) != 0 {
+            let readers_first = preference == Preference::Readers && state & READERS_SLEEP != 0;
+            let flag = if readers_first || state & WRITERS_SLEEP == 0 { READERS_SLEEP } else { WRITERS_SLEEP };
+            // Relaxed: the gate publishes.
+            if let Err(found) = self.state.compare_exchange(state, state & !flag, Ordering::Relaxed) {
+                state = found;
+                continue;
+            }
+            let (gate, most) = if flag == READERS_SLEEP { (&self.read_gate, u32::MAX) } else { (&self.write_gate, 1) };
+            // ORDER(gate): Release pairs with the Acquire in `acquire`.
+            gate.fetch_add(1, Ordering::Release);
+            if P::unpark(gate, most) != 0 {
+                return;
+            }
+            // Nobody slept there (any more): the others must not be forgotten.
+            state = self.state.load(Ordering::Relaxed);
+        }
+    }
+}
+
+// SAFETY: a writer enters only a state without holders, a reader only one without a writer, by an exchange.
+unsafe impl<P: Platform> RawRwLock<P> for RwFutex<P> {
+    const INFO: LockInfo = LockInfo {
+        id: "rw-futex",
+        family: Family::ReadWrite,
+        waiting: WaitingPolicy::SpinThenPark,
+        fairness: Fairness::Unfair,
+        timed: Timed::Native,
+        summary: "a central counter of readers; waiters spin briefly, then sleep; prefers whom the rwlock's kind says",
+        paper: "none: the usual futex design",
+    };
+
+    fn new() -> Self {
+        RwFutex { state: P::U32::new(0), read_gate: P::U32::new(0), write_gate: P::U32::new(0) }
+    }
+
+    #[inline]
+    fn read(&self, preference: Preference, deadline: Option<Deadline>) -> bool {
+        let closed = match preference {
+            Preference::Readers => WRITER,
+            Preference::Writers => WRITER | WRITERS_SLEEP,
+        };
+        self.try_read(preference)
+            || self.acquire(
+                &self.read_gate,
+                READERS_SLEEP,
+                deadline,
+                |_| self.try_read(preference),
+                |state| state & closed != 0,
+            )
+    }
+
+    #[inline]
+    fn try_read(&self, preference: Preference) -> bool {
+        let closed = match preference {
+            Preference::Readers => WRITER,
+            Preference::Writers => WRITER | WRITERS_SLEEP,
+        };
+        // Relaxed: the exchange decides.
+        let mut state = self.state.load(Ordering::Relaxed);
+        // A full counter counts as closed: it needs 2^29 readers at once.
+        while state & closed == 0 && state & READERS != READERS {
+            // ORDER(hand-off): Acquire pairs with the Release in `unlock_write`.
+            match self.state.compare_exchange(state, state + 1, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(found) => state = found,
+            }
+        }
+        false
+    }
+
+    #[inline]
+    fn write(&self, deadline: Option<Deadline>) -> bool {
+        // A writer that has slept cannot know whether others still do: its flag may have been theirs.
+        let attempt = |has_slept: bool| {
+            let flag = if has_slept { WRITERS_SLEEP } else { 0 };
+            // Relaxed: the exchange decides.
+            let state = self.state.load(Ordering::Relaxed);
+            // ORDER(hand-off): Acquire pairs with the Releases of both unlocks.
+            is_free(state) && self.state.compare_exchange(state, state | WRITER | flag, Ordering::Acquire).is_ok()
+        };
+        self.try_write() || self.acquire(&self.write_gate, WRITERS_SLEEP, deadline, attempt, |state| !is_free(state))
+    }
+
+    #[inline]
+    fn try_write(&self) -> bool {
+        // Relaxed: the exchange decides.
+        let mut state = self.state.load(Ordering::Relaxed);
+        while is_free(state) {
+            // ORDER(hand-off): Acquire pairs with the Releases of both unlocks.
+            match self.state.compare_exchange(state, state | WRITER, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(found) => state = found,
+            }
+        }
+        false
+    }
+
+    #[inline]
+    unsafe fn unlock_read(&self, preference: Preference) {
+        // ORDER(hand-off): Release pairs with the Acquire in `write`; the reads inside are over.
+        let state = self.state.fetch_sub(1, Ordering::Release) - 1;
+        if is_free(state) && state != 0 {
+            self.wake(state, preference);
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock_write(&self, preference: Preference) {
+        // ORDER(hand-off): Release pairs with the Acquires of `read` and `write`; publishes the critical section.
+        let state = self.state.fetch_and(!WRITER, Ordering::Release) & !WRITER;
+        if state != 0 {
+            self.wake(state, preference);
+        }
+    }
+
+    fn is_write_locked(&self) -> bool {
+        // Relaxed: the answer says nothing about what the lock protects.
+        self.state.load(Ordering::Relaxed) & WRITER != 0
+    }
+
+    fn is_free(&self) -> bool {
+        // Relaxed: the answer says nothing about what the lock protects.
+        is_free(self.state.load(Ordering::Relaxed))
+    }
+
+    fn forget_waiters(&self) {
+        // Relaxed: no other thread exists.
+        self.state.fetch_and(!(READERS_SLEEP | WRITERS_SLEEP), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,3 @@
+//! Shuffle locks: waiters reorder the queue while they wait.
+
+pub mod shfllock;

@@ -1,0 +1,87 @@
+//! The conformance suite on the hardware, for every lock of the catalogue.
+
+use lockswap_conformance::{self as conformance, Threads};
+use lockswap_locks::for_each_lock;
+use lockswap_locks::registry::{self, Role};
+use lockswap_platform::{set_override, Native, TopologyOverride};
+use std::time::Duration;
+
+struct StdThreads;
+
+impl Threads for StdThreads {
+    fn run<'a>(bodies: Vec<Box<dyn FnOnce() + Send + 'a>>) {
+        std::thread::scope(|scope| {
+            for body in bodies {
+                scope.spawn(body);
+            }
+        });
+    }
+
+    fn settle() {
+        std::thread::sleep(Duration::from_millis(30));
+    }
+}
+
+macro_rules! tests {
+    (
+        mutex { $($mutex_id:literal => $mutex:path,)* }
+        rwlock { $($rwlock_id:literal => $rwlock:path,)* }
+        spin { $($spin_id:literal => $spin:path,)* }
+    ) => {
+        const MUTEXES: &[(&str, fn())] = &[$(($mutex_id, || {
+            use $mutex as Lock;
+            conformance::mutex::<Native, Lock<Native>, StdThreads>()
+        }),)*];
+        const RWLOCKS: &[(&str, fn())] = &[$(($rwlock_id, || {
+            use $rwlock as Lock;
+            conformance::rwlock::<Native, Lock<Native>, StdThreads>()
+        }),)*];
+        const SPINS: &[(&str, fn())] = &[$(($spin_id, || {
+            use $spin as Lock;
+            conformance::spin::<Native, Lock<Native>, StdThreads>()
+        }),)*];
+    };
+}
+
+for_each_lock!(tests);
+
+/// Declared machines, NODESxCPUS: all waiters local, and each CPU a node of its own.
+const TOPOLOGIES: [&str; 2] = ["1x64", "64x1"];
+
+fn check(role: Role, checks: &[(&str, fn())]) {
+    for (id, conforms) in checks {
+        assert_eq!(registry::find(role, id).map(|entry| entry.info.id), Some(*id), "{id} is registered under its id");
+        for nodes in TOPOLOGIES {
+            println!("{} {id} on {nodes}", role.name());
+            set_override(TopologyOverride::parse(nodes.as_bytes()).unwrap());
+            conforms();
+        }
+    }
+}
+
+#[test]
+fn every_mutex_conforms() {
+    check(Role::Mutex, MUTEXES);
+}
+
+#[test]
+fn every_rwlock_conforms() {
+    check(Role::RwLock, RWLOCKS);
+}
+
+#[test]
+fn every_spinlock_conforms() {
+    check(Role::Spin, SPINS);
+}
+
+#[test]
+fn ids_are_unique_within_a_role() {
+    for role in [Role::Mutex, Role::RwLock, Role::Spin] {
+        let mut ids: Vec<_> = registry::ids(role).collect();
+        ids.sort_unstable();
+        let count = ids.len();
+        ids.dedup();
+        assert_eq!(ids.len(), count);
+        assert!(registry::find(role, role.default_id()).is_some());
+    }
+}

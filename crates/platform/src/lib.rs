@@ -1,0 +1,118 @@
+//! The machine a lock runs on.
+//!
+//! A lock is written once against [`Platform`] and runs on each implementation of it: [`Native`] is the hardware,
+//! [`Single`] is the hardware while the process has one thread (no atomic read-modify-write instruction is needed
+//! then). The rules for a lock: every shared word is one of the associated types, every wait goes through
+//! [`Platform::spin_map`] or [`Platform::park`], and nothing else is asked of the world.
+#![no_std]
+
+mod native;
+mod single;
+mod time;
+mod topology;
+
+pub use core::sync::atomic::Ordering;
+pub use native::Native;
+pub use single::Single;
+pub use time::{Clock, Deadline, Ns};
+pub use topology::{set_override, TopologyOverride, MAX_CPUS};
+
+/// An atomic integer of type `V`.
+pub trait AtomicInt<V>: Send + Sync {
+    /// An integer holding `value`.
+    fn new(value: V) -> Self;
+    /// Reads the value.
+    fn load(&self, order: Ordering) -> V;
+    /// Writes the value.
+    fn store(&self, value: V, order: Ordering);
+    /// Writes the value and returns the one before.
+    fn swap(&self, value: V, order: Ordering) -> V;
+    /// Writes `new` if the value is `current`. Returns the value found: `Ok` if it was `current`. A failure reads with
+    /// `Relaxed` order.
+    fn compare_exchange(&self, current: V, new: V, success: Ordering) -> Result<V, V>;
+    /// Adds with wrap-around and returns the value before.
+    fn fetch_add(&self, value: V, order: Ordering) -> V;
+    /// Subtracts with wrap-around and returns the value before.
+    fn fetch_sub(&self, value: V, order: Ordering) -> V;
+    /// Clears the bits that are not in `value` and returns the value before.
+    fn fetch_and(&self, value: V, order: Ordering) -> V;
+    /// Sets the bits that are in `value` and returns the value before.
+    fn fetch_or(&self, value: V, order: Ordering) -> V;
+}
+
+/// An atomic pointer to a `T`.
+pub trait AtomicPtrCell<T>: Send + Sync {
+    /// A pointer holding `value`.
+    fn new(value: *mut T) -> Self;
+    /// Reads the pointer.
+    fn load(&self, order: Ordering) -> *mut T;
+    /// Writes the pointer.
+    fn store(&self, value: *mut T, order: Ordering);
+    /// Writes the pointer and returns the one before.
+    fn swap(&self, value: *mut T, order: Ordering) -> *mut T;
+    /// Writes `new` if the pointer is `current`. Returns the pointer found: `Ok` if it was `current`. A failure reads
+    /// with `Relaxed` order.
+    fn compare_exchange(&self, current: *mut T, new: *mut T, success: Ordering) -> Result<*mut T, *mut T>;
+}
+
+/// Plain memory that a lock protects: a platform that can see races checks every access.
+pub trait DataCell<T>: Send + Sync {
+    /// A cell holding `value`.
+    fn new(value: T) -> Self;
+    /// Runs `f` on the value.
+    ///
+    /// # Safety
+    /// The caller holds the lock that protects the cell, in any mode.
+    unsafe fn with<R>(&self, f: impl FnOnce(&T) -> R) -> R;
+    /// Runs `f` on the value.
+    ///
+    /// # Safety
+    /// The caller holds the lock that protects the cell, exclusively.
+    unsafe fn with_mut<R>(&self, f: impl FnOnce(&mut T) -> R) -> R;
+}
+
+/// Why [`Platform::park`] returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// Woken, interrupted, or the word had another value: look at the word again.
+    Retry,
+    /// The deadline has passed.
+    TimedOut,
+}
+
+/// One machine that locks run on.
+pub trait Platform: Sized + Send + Sync + 'static {
+    /// An atomic byte.
+    type U8: AtomicInt<u8>;
+    /// An atomic 32-bit word; the only type that can be parked on.
+    type U32: AtomicInt<u32>;
+    /// An atomic word.
+    type Usize: AtomicInt<usize>;
+    /// An atomic pointer.
+    type Ptr<T: 'static>: AtomicPtrCell<T>;
+    /// Memory that a lock protects.
+    type Data<T: Send>: DataCell<T>;
+
+    /// Waits until `f` returns a value. What `f` returns may depend only on the atomics that it loads.
+    fn spin_map<R>(f: impl FnMut() -> Option<R>) -> R;
+    /// Like [`Platform::spin_map`], but gives up at `deadline`, never before it.
+    fn spin_map_until<R>(deadline: Deadline, f: impl FnMut() -> Option<R>) -> Option<R>;
+    /// Like [`Platform::spin_map`], but gives up after `rounds` calls of `f` without ever leaving the CPU; after one
+    /// call where the process has a single CPU, because nobody can change the answer meanwhile.
+    fn spin_map_bounded<R>(rounds: u32, f: impl FnMut() -> Option<R>) -> Option<R>;
+    /// Does nothing for about `n` iterations of the machine's pause instruction: the only legal back-off.
+    fn relax(n: u32);
+    /// The time on `clock`, ns.
+    fn now(clock: Clock) -> Ns;
+    /// The CPU this thread runs on; it may have moved on return.
+    fn cpu() -> u32;
+    /// The NUMA node of the CPU this thread runs on; it may have moved on return.
+    fn node() -> u32;
+    /// A number in `0..n`: random on hardware, a branch where all choices are explored. `n` is not 0.
+    fn choose(n: u32) -> u32;
+    /// Sleeps while `word` holds `expected`, until woken by [`Platform::unpark`] on the same word.
+    fn park(word: &Self::U32, expected: u32, until: Option<Deadline>) -> Wake;
+    /// Wakes up to `n` threads parked on `word` and returns how many. Only its address is used: the word may already belong to somebody
+    /// else, who then sees a [`Wake::Retry`] for no reason.
+    fn unpark(word: *const Self::U32, n: u32) -> u32;
+}

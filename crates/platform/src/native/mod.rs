@@ -1,0 +1,193 @@
+//! The hardware: what ships.
+
+mod rseq;
+mod wait;
+
+use crate::{topology, AtomicInt, AtomicPtrCell, Clock, DataCell, Deadline, Ns, Ordering, Platform, Wake};
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU8, AtomicUsize};
+
+/// Linux on x86-64 or aarch64, private to one process.
+pub struct Native;
+
+impl Native {
+    /// Lets another thread run on this CPU, if there is one.
+    pub fn yield_cpu() {
+        wait::yield_cpu();
+    }
+}
+
+macro_rules! native_int {
+    ($atomic:ty, $value:ty) => {
+        impl AtomicInt<$value> for $atomic {
+            fn new(value: $value) -> Self {
+                <$atomic>::new(value)
+            }
+            #[inline(always)]
+            fn load(&self, order: Ordering) -> $value {
+                <$atomic>::load(self, order)
+            }
+            #[inline(always)]
+            fn store(&self, value: $value, order: Ordering) {
+                <$atomic>::store(self, value, order);
+            }
+            #[inline(always)]
+            fn swap(&self, value: $value, order: Ordering) -> $value {
+                <$atomic>::swap(self, value, order)
+            }
+            #[inline(always)]
+            fn compare_exchange(&self, current: $value, new: $value, success: Ordering) -> Result<$value, $value> {
+                <$atomic>::compare_exchange(self, current, new, success, Ordering::Relaxed)
+            }
+            #[inline(always)]
+            fn fetch_add(&self, value: $value, order: Ordering) -> $value {
+                <$atomic>::fetch_add(self, value, order)
+            }
+            #[inline(always)]
+            fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
+                <$atomic>::fetch_sub(self, value, order)
+            }
+            #[inline(always)]
+            fn fetch_and(&self, value: $value, order: Ordering) -> $value {
+                <$atomic>::fetch_and(self, value, order)
+            }
+            #[inline(always)]
+            fn fetch_or(&self, value: $value, order: Ordering) -> $value {
+                <$atomic>::fetch_or(self, value, order)
+            }
+        }
+    };
+}
+
+native_int!(AtomicU8, u8);
+native_int!(AtomicU32, u32);
+native_int!(AtomicUsize, usize);
+
+impl<T> AtomicPtrCell<T> for AtomicPtr<T> {
+    fn new(value: *mut T) -> Self {
+        AtomicPtr::new(value)
+    }
+    #[inline(always)]
+    fn load(&self, order: Ordering) -> *mut T {
+        AtomicPtr::load(self, order)
+    }
+    #[inline(always)]
+    fn store(&self, value: *mut T, order: Ordering) {
+        AtomicPtr::store(self, value, order);
+    }
+    #[inline(always)]
+    fn swap(&self, value: *mut T, order: Ordering) -> *mut T {
+        AtomicPtr::swap(self, value, order)
+    }
+    #[inline(always)]
+    fn compare_exchange(&self, current: *mut T, new: *mut T, success: Ordering) -> Result<*mut T, *mut T> {
+        AtomicPtr::compare_exchange(self, current, new, success, Ordering::Relaxed)
+    }
+}
+
+/// Plain memory.
+#[repr(transparent)]
+pub struct NativeData<T>(UnsafeCell<T>);
+
+// SAFETY: access needs the lock that protects the cell, which the caller of `with` and `with_mut` vouches for.
+unsafe impl<T: Send> Sync for NativeData<T> {}
+
+impl<T: Send> DataCell<T> for NativeData<T> {
+    fn new(value: T) -> Self {
+        Self(UnsafeCell::new(value))
+    }
+    unsafe fn with<R>(&self, f: impl FnOnce(&T) -> R) -> R {
+        // SAFETY: the caller holds the lock, so nobody writes meanwhile.
+        f(unsafe { &*self.0.get() })
+    }
+    unsafe fn with_mut<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        // SAFETY: the caller holds the lock exclusively.
+        f(unsafe { &mut *self.0.get() })
+    }
+}
+
+impl Platform for Native {
+    type U8 = AtomicU8;
+    type U32 = AtomicU32;
+    type Usize = AtomicUsize;
+    type Ptr<T: 'static> = AtomicPtr<T>;
+    type Data<T: Send> = NativeData<T>;
+
+    #[inline]
+    fn spin_map<R>(mut f: impl FnMut() -> Option<R>) -> R {
+        let mut patience = wait::Patience::new();
+        loop {
+            if let Some(value) = f() {
+                return value;
+            }
+            patience.pause(None);
+        }
+    }
+
+    #[inline]
+    fn spin_map_until<R>(deadline: Deadline, mut f: impl FnMut() -> Option<R>) -> Option<R> {
+        let mut patience = wait::Patience::new();
+        loop {
+            if let Some(value) = f() {
+                return Some(value);
+            }
+            let now = wait::now(deadline.clock);
+            if now >= deadline.at {
+                return None;
+            }
+            patience.pause(Some(deadline.at - now));
+        }
+    }
+
+    #[inline]
+    fn spin_map_bounded<R>(rounds: u32, mut f: impl FnMut() -> Option<R>) -> Option<R> {
+        let rounds = if wait::has_one_cpu() { 1 } else { rounds };
+        for _ in 0..rounds {
+            if let Some(value) = f() {
+                return Some(value);
+            }
+            core::hint::spin_loop();
+        }
+        None
+    }
+
+    #[inline]
+    fn relax(n: u32) {
+        for _ in 0..n {
+            core::hint::spin_loop();
+        }
+    }
+
+    #[inline]
+    fn now(clock: Clock) -> Ns {
+        wait::now(clock)
+    }
+
+    #[inline]
+    fn cpu() -> u32 {
+        rseq::cpu_and_node().0
+    }
+
+    #[inline]
+    fn node() -> u32 {
+        let (cpu, node) = rseq::cpu_and_node();
+        topology::declared_node(cpu).unwrap_or(node)
+    }
+
+    #[inline]
+    fn choose(n: u32) -> u32 {
+        // The low bits of a cycle counter, spread over the word (the multiplier is 2^64 divided by the golden ratio).
+        let mixed = rseq::cycles().wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (((mixed >> 32) * n as u64) >> 32) as u32
+    }
+
+    #[inline]
+    fn park(word: &AtomicU32, expected: u32, until: Option<Deadline>) -> Wake {
+        wait::futex_wait(word, expected, until)
+    }
+
+    #[inline]
+    fn unpark(word: *const AtomicU32, n: u32) -> u32 {
+        wait::futex_wake(word, n)
+    }
+}

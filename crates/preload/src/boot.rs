@@ -1,0 +1,309 @@
+//! Start-up: reads the environment and fills the table of functions, before any other constructor runs or at the first
+//! call of a replaced function, whichever is first. Nothing here allocates or takes a lock.
+
+use crate::functions::{self, ACTIVE, REAL};
+use crate::{c11, cancel, cond, counters, generation, mutex, pool, rwlock, spin};
+use core::ffi::{c_char, c_int, c_void, CStr};
+use core::fmt::{self, Write};
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use libc::{pthread_attr_t, pthread_t};
+use lockswap_locks::counters::{Counter, FILE_BYTES};
+use lockswap_locks::for_each_lock;
+use lockswap_locks::registry::{self, Role};
+use lockswap_platform::{set_override, Native, Single, TopologyOverride};
+use syscalls::{syscall, Sysno};
+
+/// Exit status when the environment asks for something that does not exist: as a shell's "command not found".
+const CANNOT_START: c_int = 127;
+
+/// Runs first of all constructors (`-z initfirst`); glibc passes the arguments of `main`.
+extern "C" fn constructor(_argc: c_int, _argv: *const *const c_char, environment: *const *const c_char) {
+    initialise(environment);
+}
+
+#[used]
+#[link_section = ".init_array"]
+static CONSTRUCTOR: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = constructor;
+
+/// Fills the table of functions, once. `environment` is null where the caller does not know it.
+pub fn initialise(environment: *const *const c_char) {
+    static STARTED: AtomicBool = AtomicBool::new(false);
+    // Relaxed: the process has one thread.
+    if !STARTED.swap(true, Ordering::Relaxed) {
+        functions::load_real();
+        let environment = if environment.is_null() {
+            extern "C" {
+                static environ: *const *const c_char;
+            }
+            // SAFETY: glibc's variable.
+            unsafe { environ }
+        } else {
+            environment
+        };
+        // SAFETY: the list of the process's environment, ended by a null pointer.
+        unsafe { install(&Environment(environment)) };
+    }
+}
+
+struct Environment(*const *const c_char);
+
+impl Environment {
+    /// The value of the variable `name`, if it is set and not empty.
+    ///
+    /// # Safety
+    /// The list is the process's environment and does not change meanwhile.
+    unsafe fn get(&self, name: &str) -> Option<&'static CStr> {
+        let mut next = self.0;
+        // SAFETY: as for this call.
+        unsafe {
+            while !next.is_null() && !(*next).is_null() {
+                let entry = CStr::from_ptr(*next);
+                let value = entry.to_bytes().strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+                if value.is_some_and(|value| !value.is_empty()) {
+                    return Some(CStr::from_ptr((*next).add(name.len() + 1)));
+                }
+                next = next.add(1);
+            }
+        }
+        None
+    }
+
+    /// The lock that the variable `name` chooses for `role`; `default` if it chooses none.
+    ///
+    /// # Safety
+    /// As for [`Environment::get`].
+    unsafe fn lock(&self, name: &str, role: Role, default: &'static str) -> &'static str {
+        // SAFETY: as for this call.
+        let Some(value) = (unsafe { self.get(name) }) else { return default };
+        let chosen = value.to_str().ok().and_then(|id| registry::find(role, id));
+        match chosen {
+            Some(entry) => entry.info.id,
+            None => die(format_args!(
+                "{name}={} names no {} lock; choose one of: {}",
+                Lossy(value.to_bytes()),
+                role.name(),
+                Ids(role)
+            )),
+        }
+    }
+}
+
+/// # Safety
+/// The process has one thread and `environment` is its own.
+unsafe fn install(environment: &Environment) {
+    // SAFETY: as for this call.
+    unsafe {
+        let mutex = environment.lock("LOCKSWAP_LOCK", Role::Mutex, Role::Mutex.default_id());
+        let native = [registry::PTHREAD, registry::INTERPOSED_PTHREAD].contains(&mutex);
+        let default = |role: Role| if native { registry::PTHREAD } else { role.default_id() };
+        let rwlock = environment.lock("LOCKSWAP_RWLOCK", Role::RwLock, default(Role::RwLock));
+        let spin = environment.lock("LOCKSWAP_SPIN", Role::Spin, default(Role::Spin));
+        let verbose = environment.get("LOCKSWAP_VERBOSE").is_some();
+        if let Some(text) = environment.get("LOCKSWAP_TOPOLOGY") {
+            match TopologyOverride::parse(text.to_bytes()) {
+                Some(topology) => set_override(topology),
+                None => die(format_args!(
+                    "LOCKSWAP_TOPOLOGY={} is not NODESxCPUS, for instance 2x1",
+                    Lossy(text.to_bytes())
+                )),
+            }
+        }
+        if let Some(path) = environment.get("LOCKSWAP_STATS") {
+            if let Err(error) = count_in(path) {
+                if verbose {
+                    let path = Lossy(path.to_bytes());
+                    complain(format_args!("LOCKSWAP_STATS={path}: nothing is counted: error {error}"));
+                }
+            }
+        }
+        libc::pthread_key_create(THREAD_END.as_ptr(), Some(end_thread));
+        __register_atfork(None, None, Some(enter_child), core::ptr::null_mut());
+        if !native {
+            cond::install();
+            c11::install();
+        }
+        choose(mutex, rwlock, spin);
+        ACTIVE.pthread_create.set(create);
+        ACTIVE.thrd_create.set(create_c11);
+        ACTIVE.pthread_setcanceltype.set(cancel::setcanceltype);
+        counters::count(Counter::Processes);
+        counters::count(Counter::Threads);
+        if verbose {
+            complain(format_args!("mutex {mutex}, rwlock {rwlock}, spin {spin}"));
+        }
+    }
+}
+
+macro_rules! choose {
+    (
+        mutex { $($mutex_id:literal => $mutex:path,)* }
+        rwlock { $($rwlock_id:literal => $rwlock:path,)* }
+        spin { $($spin_id:literal => $spin:path,)* }
+    ) => {
+        /// Puts the chosen locks into the table; an id that is not listed stays glibc's.
+        fn choose(mutex: &str, rwlock: &str, spin: &str) {
+            match mutex {
+                $($mutex_id => {
+                    use $mutex as Lock;
+                    mutex::install::<Lock<Native>, Lock<Single>>();
+                })*
+                _ => {}
+            }
+            match rwlock {
+                $($rwlock_id => {
+                    use $rwlock as Lock;
+                    rwlock::install::<Lock<Native>>();
+                })*
+                _ => {}
+            }
+            match spin {
+                $($spin_id => {
+                    use $spin as Lock;
+                    spin::install::<Lock<Native>>();
+                })*
+                _ => {}
+            }
+        }
+    };
+}
+
+for_each_lock!(choose);
+
+/// Maps the counters' file and counts in it from now on; the error of the system call that failed.
+///
+/// # Safety
+/// The process has one thread.
+unsafe fn count_in(path: &CStr) -> Result<(), c_int> {
+    // SAFETY: the path is a C string; the mapping is never removed.
+    unsafe {
+        let flags = libc::O_RDWR | libc::O_CLOEXEC;
+        let file = syscall!(Sysno::openat, libc::AT_FDCWD, path.as_ptr(), flags).map_err(|error| error.into_raw())?;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let size = syscall!(Sysno::lseek, file, 0, libc::SEEK_END);
+        let mapping = match size {
+            Ok(size) if size >= FILE_BYTES => {
+                syscall!(Sysno::mmap, 0, FILE_BYTES, access, libc::MAP_SHARED, file, 0)
+            }
+            Ok(_) => Err(syscalls::Errno::EINVAL),
+            Err(error) => Err(error),
+        };
+        let _ = syscall!(Sysno::close, file);
+        counters::set_file(mapping.map_err(|error| error.into_raw())? as *mut _);
+    }
+    generation::start_counting();
+    Ok(())
+}
+
+/// Maps `bytes` bytes of zero memory; ends the process if there is none, as there is nobody to report it to.
+pub fn map(bytes: usize) -> *mut c_void {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping.
+    match unsafe { syscall!(Sysno::mmap, 0, bytes, access, flags, usize::MAX, 0) } {
+        Ok(address) => address as *mut c_void,
+        Err(_) => die(format_args!("out of memory for queue nodes")),
+    }
+}
+
+extern "C" {
+    fn __register_atfork(
+        prepare: Option<extern "C" fn()>,
+        parent: Option<extern "C" fn()>,
+        child: Option<unsafe extern "C" fn()>,
+        library: *mut c_void,
+    ) -> c_int;
+}
+
+/// Runs in the child of a fork before the handlers of the program, which may release what was held.
+unsafe extern "C" fn enter_child() {
+    // SAFETY: the child has one thread.
+    unsafe {
+        generation::enter_child();
+        pool::enter_child();
+    }
+}
+
+/// The key whose destructor gives back a thread's queue nodes.
+static THREAD_END: AtomicU32 = AtomicU32::new(0);
+
+unsafe extern "C" fn end_thread(value: *mut c_void) {
+    pool::thread_end(value);
+}
+
+/// Makes [`pool::thread_end`] run when the calling thread ends.
+pub fn at_thread_end() {
+    // SAFETY: the key was made at start-up, early enough for glibc to have room for its value without allocating.
+    unsafe { libc::pthread_setspecific(THREAD_END.load(Ordering::Relaxed), core::ptr::dangling()) };
+}
+
+type Start = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+
+unsafe extern "C-unwind" fn create(
+    thread: *mut pthread_t,
+    attr: *const pthread_attr_t,
+    start: Start,
+    argument: *mut c_void,
+) -> c_int {
+    counters::count(Counter::Threads);
+    // SAFETY: the program's arguments.
+    unsafe { REAL.pthread_create.get()(thread, attr, start, argument) }
+}
+
+unsafe extern "C-unwind" fn create_c11(thread: *mut pthread_t, start: Start, argument: *mut c_void) -> c_int {
+    counters::count(Counter::Threads);
+    // SAFETY: the program's arguments.
+    unsafe { REAL.thrd_create.get()(thread, start, argument) }
+}
+
+/// Prints one line to stderr.
+pub fn complain(message: fmt::Arguments<'_>) {
+    let mut line = Line { bytes: [MaybeUninit::uninit(); 1024], length: 0 };
+    let _ = writeln!(line, "lockswap: {message}");
+    // SAFETY: the bytes up to `length` are initialised.
+    let _ = unsafe { syscall!(Sysno::write, libc::STDERR_FILENO, line.bytes.as_ptr(), line.length) };
+}
+
+/// Prints one line to stderr and ends the process.
+pub fn die(message: fmt::Arguments<'_>) -> ! {
+    complain(message);
+    // SAFETY: does not return.
+    unsafe {
+        let _ = syscall!(Sysno::exit_group, CANNOT_START);
+        core::hint::unreachable_unchecked()
+    }
+}
+
+/// A line of text that needs no allocation; what does not fit is cut off.
+struct Line {
+    bytes: [MaybeUninit<u8>; 1024],
+    length: usize,
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for (to, from) in self.bytes[self.length..].iter_mut().zip(text.bytes()) {
+            to.write(from);
+            self.length += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Text that may not be valid UTF-8.
+struct Lossy<'a>(&'a [u8]);
+
+impl fmt::Display for Lossy<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.utf8_chunks().try_for_each(|chunk| f.write_str(chunk.valid()))
+    }
+}
+
+/// The ids of all locks of one role.
+struct Ids(Role);
+
+impl fmt::Display for Ids {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        registry::ids(self.0).try_for_each(|id| write!(f, "{id} "))
+    }
+}

@@ -1,0 +1,36 @@
+//! liblockswap.so: the pthread lock functions on a lock of the user's choice, for unmodified programs.
+//!
+//! - [`functions`] lists every function that is replaced, and sends each call through a table;
+//! - [`boot`] fills the table: from the environment, before any other constructor runs;
+//! - [`mutex`], [`cond`], [`rwlock`], [`spin`] and [`c11`] are the functions;
+//! - [`generation`] marks objects as seen, and repairs them in the child of a fork;
+//! - [`pool`] provides queue nodes, [`tls`] the few words that each thread has.
+//!
+//! The library uses no `std`, no allocator and no lock of glibc's, since all of those call what it replaces.
+#![no_std]
+
+mod boot;
+mod c11;
+mod cancel;
+mod cond;
+mod counters;
+mod deadline;
+mod functions;
+mod generation;
+mod mutex;
+mod pool;
+mod rwlock;
+mod spin;
+mod tls;
+
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    boot::die(format_args!("internal error, please report: {info}"))
+}
+
+/// Stack frames of this library clean up nothing, so whoever unwinds through one (a cancelled thread) goes on.
+#[no_mangle]
+extern "C" fn rust_eh_personality() -> libc::c_int {
+    const URC_CONTINUE_UNWIND: libc::c_int = 8;
+    URC_CONTINUE_UNWIND
+}

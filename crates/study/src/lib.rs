@@ -1,0 +1,19 @@
+//! Runs a program on one lock after another and says what the difference is worth.
+//!
+//! - [`runner`] runs one program once: wall time, time-out, output.
+//! - [`plan`] runs it interleaved on each of several locks and keeps every raw sample.
+//! - [`model`] is what a comparison consists of; it is also the JSON that is exported.
+//! - [`stats`] and [`summary`] turn samples into medians, intervals and words.
+//! - [`export`] writes JSON, CSV and Markdown, atomically.
+//! - [`machine`] describes the machine that the numbers belong to.
+
+#![forbid(unsafe_code)]
+
+pub mod export;
+pub mod machine;
+pub mod metric;
+pub mod model;
+pub mod plan;
+pub mod runner;
+pub mod stats;
+pub mod summary;

@@ -1,0 +1,75 @@
+//! Finding a number in a program's output.
+
+use regex_lite::Regex;
+
+/// A regular expression that captures a number.
+#[derive(Clone, Debug)]
+pub struct Metric {
+    regex: Regex,
+}
+
+impl Metric {
+    /// Compiles the expression. The number is what its first capture group that took part holds, or the whole match
+    /// where there is none.
+    pub fn new(expression: &str) -> Result<Self, String> {
+        // `^` and `$` mean lines: a program's output is one number on some line.
+        let regex = Regex::new(&format!("(?m:{expression})")).map_err(|e| e.to_string())?;
+        Ok(Self { regex })
+    }
+
+    /// The number of the last match in `text`, or `None` where nothing matches or what matches is not a number.
+    /// The last one, because programs print intermediate figures first.
+    pub fn find(&self, text: &str) -> Option<f64> {
+        let last = self.regex.captures_iter(text).last()?;
+        let group = (1..last.len()).find_map(|i| last.get(i));
+        number(group.or_else(|| last.get(0))?.as_str())
+    }
+}
+
+/// Reads a number, also one with thousands separators as in `1,234,567.8`.
+fn number(text: &str) -> Option<f64> {
+    let text = text.trim();
+    let plain = if text.contains(',') { without_separators(text)? } else { text.to_owned() };
+    plain.parse().ok().filter(|v: &f64| v.is_finite())
+}
+
+fn without_separators(text: &str) -> Option<String> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let mut groups = whole.split(',');
+    let first = groups.next()?.trim_start_matches(['-', '+']);
+    let well_formed = (1..=3).contains(&first.len()) && groups.all(|g| g.len() == 3);
+    well_formed.then(|| format!("{}.{fraction}", whole.replace(',', "")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(expression: &str, text: &str) -> Option<f64> {
+        Metric::new(expression).unwrap().find(text)
+    }
+
+    #[test]
+    fn the_first_group_of_the_last_match_counts() {
+        let text = "ops/s: 10.5\nops/s: 99.25 (final)\nlatency 3 ms\n";
+        assert_eq!(find(r"ops/s: ([\d.]+)", text), Some(99.25));
+        assert_eq!(find(r"\d+ ms", text), None, "'3 ms' is not a number");
+        assert_eq!(find(r"\d+", text), Some(3.0), "no group: the whole match");
+        assert_eq!(find("no such (.*)", text), None);
+    }
+
+    #[test]
+    fn lines_and_number_forms() {
+        assert_eq!(find(r"^total\s+(\S+)$", "x\ntotal 1,234,567.5\ny"), Some(1_234_567.5));
+        assert_eq!(find(r"v=(\S+)", "v=1e3"), Some(1000.0));
+        assert_eq!(find(r"v=(\S+)", "v=-0.5"), Some(-0.5));
+        assert_eq!(find(r"v=(\S+)", "v=1,2"), None, "a decimal comma is not guessed at");
+        assert_eq!(find(r"v=(\S+)", "v=nan"), None);
+        assert_eq!(find("a=(1)|b=(2)", "b=2"), Some(2.0), "the first group took no part");
+    }
+
+    #[test]
+    fn a_broken_expression_is_an_error() {
+        assert!(Metric::new("(").is_err());
+    }
+}

@@ -1,0 +1,23 @@
+//! Benchmark bodies. They print nothing, check their own results, and reach the pthread functions through the dynamic
+//! symbol table, so that a preloaded library interposes them as in any other program.
+//!
+//! What they synchronise with besides the lock under test (start and stop of threads) comes from `std`, which on Linux
+//! calls no pthread lock function: only the measured object runs on the swapped lock.
+
+pub mod affinity;
+mod avl;
+pub mod kv;
+pub mod micro;
+pub mod pthread;
+mod random;
+
+/// A mutual-exclusion lock as the workloads use it.
+///
+/// The workloads keep their shared data in relaxed atomics, so an implementation that does not exclude makes their
+/// result check fail; it cannot cause undefined behaviour.
+pub trait Mutex: Sync {
+    /// Waits until the calling thread holds the lock.
+    fn lock(&self);
+    /// Releases the lock, which the calling thread holds.
+    fn unlock(&self);
+}

@@ -1,0 +1,46 @@
+//! Marsaglia's xorshift64 with Vigna's multiplier (xorshift64*): a few instructions, the same sequence for a seed.
+
+/// A pseudo-random sequence.
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// A sequence for thread number `stream`; different streams start far apart.
+    pub(crate) fn new(stream: usize) -> Self {
+        // The golden ratio spreads consecutive numbers; the low bit keeps the state from being zero.
+        Self((stream as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    #[inline]
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    /// A number below `bound`.
+    #[inline]
+    pub(crate) fn below(&mut self, bound: u32) -> u32 {
+        (((self.next() >> 32) * u64::from(bound)) >> 32) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn below_covers_its_range_evenly() {
+        let mut random = Random::new(0);
+        let mut seen = [0_u32; 10];
+        for _ in 0..10_000 {
+            seen[random.below(10) as usize] += 1;
+        }
+        assert!(seen.iter().all(|&n| (850..1150).contains(&n)), "{seen:?}");
+    }
+
+    #[test]
+    fn streams_differ() {
+        assert_ne!(Random::new(0).next(), Random::new(1).next());
+    }
+}

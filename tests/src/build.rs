@@ -1,0 +1,104 @@
+//! Builds what the tests run: the `lockswap` command and the drivers. Each once per test process, and one test process at
+//! a time.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The target directory that this test program was built into.
+fn target_dir() -> PathBuf {
+    let program = std::env::current_exe().expect("this program has a path");
+    // TARGET/debug/deps/PROGRAM
+    program.ancestors().nth(3).expect("cargo puts test programs three levels deep").to_path_buf()
+}
+
+fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the workspace")
+}
+
+/// Runs `body` while no other test process builds.
+fn alone<T>(body: impl FnOnce() -> T) -> T {
+    let path = target_dir().join("lockswap-e2e.lock");
+    let file = File::create(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).expect("lock the build");
+    body()
+}
+
+fn run(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The `lockswap` command: the one that `LOCKSWAP_BIN` names, else built from this workspace.
+pub fn lockswap() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        if let Some(path) = std::env::var_os("LOCKSWAP_BIN") {
+            return path.into();
+        }
+        alone(|| {
+            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| env!("CARGO").into());
+            run(Command::new(cargo)
+                .args(["build", "-p", "lockswap-cli", "--target-dir"])
+                .arg(target_dir())
+                .current_dir(workspace()));
+        });
+        target_dir().join("debug/lockswap")
+    })
+}
+
+/// Whether `output` is missing or older than one of the sources.
+fn stale(output: &Path, sources: &[PathBuf]) -> bool {
+    let modified = |path: &Path| fs::metadata(path).and_then(|data| data.modified());
+    let Ok(built) = modified(output) else { return true };
+    sources.iter().any(|source| modified(source).map_or(true, |time| time > built))
+}
+
+fn sources(extension: &str) -> Vec<PathBuf> {
+    let directory = workspace().join("tests/drivers");
+    let entries = fs::read_dir(&directory).expect("tests/drivers exists");
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.expect("readable").path()).collect();
+    found.retain(|path| path.extension().is_some_and(|found| found == extension));
+    found.sort();
+    found
+}
+
+fn compile(compiler: &str, output: &str, flags: &[&str], sources: &[PathBuf], also: &[PathBuf]) -> PathBuf {
+    let compiler = std::env::var(compiler.to_uppercase()).unwrap_or_else(|_| compiler.replace("cxx", "c++"));
+    crate::need(&compiler, "g++");
+    let directory = target_dir().join("drivers");
+    fs::create_dir_all(&directory).expect("make the drivers' directory");
+    let path = directory.join(output);
+    alone(|| {
+        if stale(&path, sources) || stale(&path, also) {
+            run(Command::new(&compiler)
+                .args(["-O2", "-g", "-Wall", "-Wextra", "-pthread", "-o"])
+                .arg(&path)
+                .args(flags)
+                .args(sources));
+        }
+    });
+    path
+}
+
+/// The C driver, with the library that it loads beside it.
+pub fn driver() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let (plugin, own): (Vec<_>, Vec<_>) = sources("c").into_iter().partition(|path| path.ends_with("plugin.c"));
+        compile("cc", "driver-plugin.so", &["-shared", "-fPIC"], &plugin, &[]);
+        compile("cc", "driver", &[], &own, &sources("h"))
+    })
+}
+
+/// The C++ driver.
+pub fn driver_cpp() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| compile("cxx", "driver-cpp", &["-std=c++17"], &sources("cpp"), &[]))
+}
+
+/// A new directory for one run of a program, removed when the value is dropped.
+pub fn scratch_dir() -> tempfile::TempDir {
+    tempfile::Builder::new().prefix("lockswap-e2e-").tempdir().expect("make a temporary directory")
+}

@@ -1,0 +1,120 @@
+//! Our own drivers, which call every replaced function, on every lock.
+
+use lockswap_e2e::{driver, driver_cpp, each_lock, need, run_with_timeout, scratch_dir, variants, Outcome, Variant};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// Longer than every sub-test taking all of its own 20 s would need to be noticed as a few failures, not as one hang.
+const LIMIT: Duration = Duration::from_secs(240);
+
+fn verdict(outcome: &Outcome) -> Result<(), String> {
+    let failed: Vec<&str> = outcome.stdout.lines().filter(|line| line.starts_with("FAIL")).collect();
+    if outcome.success() && failed.is_empty() {
+        return Ok(());
+    }
+    Err(format!("{}\n{}\n{}", outcome.ending(), failed.join("\n"), outcome.stderr))
+}
+
+fn plain(program: &Path) -> Outcome {
+    run_with_timeout(Command::new(program).arg("all"), LIMIT)
+}
+
+fn all_on_each_lock(name: &str, program: &Path) {
+    let reference = plain(program);
+    verdict(&reference).unwrap_or_else(|error| panic!("{name} without lockswap: {error}"));
+    let finished = |outcome: &Outcome| {
+        let done = |line: &&str| line.starts_with("ok ") || line.starts_with("skip ");
+        outcome.stdout.lines().filter(done).count()
+    };
+    each_lock(name, 2, |variant| {
+        let outcome = run_with_timeout(&mut variant.command(&[], program, &["all".to_string()]), LIMIT);
+        verdict(&outcome)?;
+        eprintln!("{name} on {variant}: {:.1} s", outcome.took.as_secs_f64());
+        if finished(&outcome) != finished(&reference) {
+            return Err(format!("{} of {} sub-tests reported", finished(&outcome), finished(&reference)));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn c_driver_on_every_lock() {
+    need("cc", "gcc");
+    all_on_each_lock("C driver", driver());
+}
+
+#[test]
+fn cpp_driver_on_every_lock() {
+    need("c++", "g++");
+    all_on_each_lock("C++ driver", driver_cpp());
+}
+
+fn statistics(variant: &Variant, arguments: &[&str]) -> Result<serde_json::Value, String> {
+    let directory = scratch_dir();
+    let file = directory.path().join("stats.json");
+    let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+    let options = ["--stats-json", file.to_str().expect("plain name")];
+    let outcome = run_with_timeout(&mut variant.command(&options, driver(), &arguments), Duration::from_secs(60));
+    if !outcome.success() {
+        return Err(format!("{}\n{}", outcome.ending(), outcome.tail()));
+    }
+    let text = std::fs::read_to_string(&file).map_err(|error| format!("no statistics: {error}"))?;
+    serde_json::from_str(&text).map_err(|error| format!("{error} in {text}"))
+}
+
+/// Checks one number of the statistics against what the sub-test `known_numbers` created.
+fn expect(stats: &serde_json::Value, group: &str, name: &str, good: impl Fn(u64) -> bool) -> Result<(), String> {
+    match stats[group][name].as_u64() {
+        Some(number) if good(number) => Ok(()),
+        _ => Err(format!("{group}.{name} is wrong in {stats}")),
+    }
+}
+
+fn interception(variant: &Variant) -> Result<(), String> {
+    let stats = statistics(variant, &["--here", "known_numbers"])?;
+    if stats["schema"] != 1 || stats["lock"] != variant.lock.as_str() {
+        return Err(format!("schema or lock is wrong in {stats}"));
+    }
+    if stats["threads_seen"] != 2 {
+        return Err(format!("the constructor's thread is missing in {stats}"));
+    }
+    if variant.lock == "interposed-pthread" {
+        return Ok(()); // forwards everything, and counts nothing
+    }
+    // A shared spinlock counts as replaced: it works across processes, for it keeps glibc's encoding.
+    for (name, number) in [("robust", 3), ("pi", 2), ("protect", 1), ("pshared", 4)] {
+        expect(&stats, "passed_through", name, |n| n == number)?;
+    }
+    // The driver's constructor adds 2 mutexes, a condition variable and an rwlock.
+    for (name, number) in [("mutex", 7 + 2), ("cond", 5 + 1), ("rwlock", 4 + 1), ("spin", 3 + 1)] {
+        expect(&stats, "replaced", name, |n| n == number)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn statistics_prove_interception() {
+    each_lock("known_numbers", 1, interception);
+}
+
+#[test]
+fn statistics_count_children() {
+    let variant = variants().iter().find(|variant| variant.lock != "interposed-pthread").expect("some lock");
+    let stats = statistics(variant, &["known_numbers", "known_numbers"]).unwrap_or_else(|error| panic!("{error}"));
+    expect(&stats, "passed_through", "robust", |n| n == 6).unwrap_or_else(|error| panic!("{error}"));
+    expect(&stats, "replaced", "mutex", |n| n >= 14).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// The objects of locks that are chosen by role really go to them, and `pthread` leaves a role alone.
+#[test]
+fn roles_are_chosen_apart() {
+    let sub_tests =
+        ["rwlock_basic", "rwlock_readers_share", "spin_basic", "spin_exclusion", "mutex_basic", "known_numbers"];
+    let sub_tests: Vec<String> = sub_tests.map(String::from).to_vec();
+    for options in [["--rwlock", "pthread"], ["--rwlock", "rw-futex"], ["--spin", "pthread"], ["--spin", "backoff"]] {
+        let variant = &variants()[0];
+        let outcome = run_with_timeout(&mut variant.command(&options, driver(), &sub_tests), LIMIT);
+        verdict(&outcome).unwrap_or_else(|error| panic!("{variant} {options:?}: {error}"));
+    }
+}
