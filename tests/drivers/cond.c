@@ -123,7 +123,7 @@ static void mutex_not_owned(void) {
     OK(pthread_cond_destroy(&c));
 }
 
-/* glibc gives up one level of a recursive mutex, POSIX lets an implementation give up all: both end at the same depth. */
+/* glibc gives up one level of a recursive mutex, POSIX lets one give up all: both end at the same depth. */
 static void recursive_levels(void) {
     pthread_mutex_t m;
     pthread_cond_t c = PTHREAD_COND_INITIALIZER;

@@ -1,4 +1,4 @@
-/* The C driver: calls every pthread lock function that lockswap replaces and compares what it sees with glibc's behaviour.
+/* The C driver: calls every pthread lock function that lockswap replaces and checks that it behaves like glibc's.
  *
  *   driver all            every sub-test, each in a process of its own
  *   driver NAME...        these, each in a process of its own
@@ -16,8 +16,9 @@
 int pshared_stranger(const char *fd);
 
 static const struct subtest *const tables[] = {
-    mutex_tests,  mutex_time_tests, mutex_memory_tests, cond_tests,    cond_time_tests, rwlock_tests,   spin_tests,   c11_tests,
-    fork_tests,   cancel_tests,     lifecycle_tests,    pshared_tests, special_tests,   realtime_tests, stress_tests,
+    mutex_tests, mutex_time_tests, mutex_memory_tests, cond_tests,    cond_time_tests, rwlock_tests,   spin_tests,
+    c11_tests,   fork_tests,       cancel_tests,       lifecycle_tests, pshared_tests,   special_tests, realtime_tests,
+    stress_tests,
 };
 
 static const char *current = "driver";

@@ -156,7 +156,7 @@ static void threads_1000_contend(void) {
     static pthread_t threads[THREADS];
     pthread_attr_t small;
     OK(pthread_attr_init(&small));
-    OK(pthread_attr_setstacksize(&small, 64 * 1024));
+    OK(pthread_attr_setstacksize(&small, 128 * 1024));
     OK(pthread_barrier_init(&start, NULL, THREADS));
     for (int i = 0; i < THREADS; i++)
         OK(pthread_create(&threads[i], &small, contend_briefly, NULL));

@@ -106,10 +106,10 @@ static void *lock_only(void *argument) {
 
 static void mutex_lock_only(void) {
     FOR_EACH_KIND(k) {
-        struct arena arena = {.iterations = 8000};
+        struct arena arena = {.iterations = 4000};
         init_kind(&arena.mutex, k->type);
         run_threads(lock_only, &arena);
-        CHECK(arena.counter == THREADS * 8000L);
+        CHECK(arena.counter == THREADS * 4000L);
         OK(pthread_mutex_destroy(&arena.mutex));
     }
 }

@@ -1,5 +1,5 @@
-//! Builds what the tests run: the `lockswap` command and the drivers. Each once per test process, and one test process at
-//! a time.
+//! Builds what the tests run: the `lockswap` command and the drivers. Each once per test process, and one test process
+//! at a time.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -229,7 +229,7 @@ fn leaves_freed_memory_alone<P: Platform, L: Lock<P>, T: Threads>() {
     // SAFETY: the test hands the pointer to threads that follow the protocol below.
     unsafe impl<P, L> Sync for Memory<P, L> {}
 
-    for _ in 0..200 {
+    for _ in 0..60 {
         let shared =
             Box::leak(Box::new(Shared { lock: std::mem::ManuallyDrop::new(L::new()), users: P::Data::<u32>::new(3) }));
         let memory = Memory::<P, _>((&raw mut *shared.lock).cast::<L>(), PhantomData);

@@ -36,8 +36,10 @@ impl Family {
 pub enum WaitingPolicy {
     /// Spins; after a stated bound it yields, then naps, so that a holder of lower priority can run.
     Spin,
-    /// Spins for a bounded time, then sleeps in the kernel until it is woken.
+    /// Spins for a fixed bounded time, then sleeps in the kernel until it is woken.
     SpinThenPark,
+    /// As spin-then-park, but the time to spin is learnt from experience.
+    Adaptive,
 }
 
 impl WaitingPolicy {
@@ -46,6 +48,7 @@ impl WaitingPolicy {
         match self {
             WaitingPolicy::Spin => "spin",
             WaitingPolicy::SpinThenPark => "spin-then-park",
+            WaitingPolicy::Adaptive => "adaptive",
         }
     }
 }

@@ -117,6 +117,7 @@ unsafe fn install(environment: &Environment) {
                 }
             }
         }
+        Native::has_one_cpu();
         libc::pthread_key_create(THREAD_END.as_ptr(), Some(end_thread));
         __register_atfork(None, None, Some(enter_child), core::ptr::null_mut());
         if !native {

@@ -59,8 +59,9 @@ const LEAVING: u32 = 2;
 const SIGNALLED: u32 = 3;
 const BROADCAST: u32 = 4;
 
-/// Most rounds that a waiter spins: about 20 us on the machines this was tuned on, what a wake-up through the kernel takes.
-const MOST_SPINS: u32 = 1_000;
+/// Most rounds that a waiter spins: about 50 us on the machines this was tuned on, what a wake-up through the kernel takes
+/// on a virtual machine whose other CPU is idle.
+const MOST_SPINS: u32 = 3_000;
 
 /// One waiter, on its own stack.
 struct Waiter {
@@ -103,14 +104,14 @@ impl Waiter {
 
     /// Spins for a time that has paid off before. Returns whether the waiter was woken.
     fn spin(&self) -> bool {
-        let average = &tls::thread().condition_spins;
+        let experience = &tls::thread().condition_spins;
         let mut rounds = 0;
-        let outcome = Native::spin_map_bounded(adaptive::budget::<Native>(average.get(), MOST_SPINS), || {
+        let outcome = Native::spin_map_bounded(adaptive::budget::<Native>(experience.get(), MOST_SPINS), || {
             rounds += 1;
             // ORDER(wake): Acquire pairs with the Release in `try_wake`: the waker looks at this waiter no more.
             (self.state.load(Ordering::Acquire) != SPINNING).then_some(rounds)
         });
-        average.set(adaptive::learn(average.get(), outcome));
+        experience.set(adaptive::learn(experience.get(), outcome));
         outcome.is_some()
     }
 

@@ -43,18 +43,17 @@ fn slot_of<C>(context: NonNull<C>) -> *mut Slot {
 pub fn take<C: Context>() -> NonNull<C> {
     const { assert!(size_of::<C>() <= CONTEXT_BYTES && align_of::<C>() <= 8) };
     let thread = tls::thread();
-    let slot = thread.free.get();
+    let slot = thread.spare.get();
     if !slot.is_null() {
-        // SAFETY: slots on the list are free contexts of the process's one context type.
-        let (context, next) = unsafe { (context_of::<C>(slot), (*slot).next_free.get()) };
+        // SAFETY: a free slot of this thread, with a context of the process's one context type.
+        let context = unsafe { context_of::<C>(slot) };
         // SAFETY: as above.
         if unsafe { context.as_ref() }.is_reusable() {
-            thread.free.set(next);
-            thread.free_count.set(thread.free_count.get() - 1);
+            thread.spare.set(null_mut());
             return context;
         }
     }
-    take_slow::<C>(thread)
+    take_from_list::<C>(thread)
 }
 
 /// # Safety
@@ -72,13 +71,18 @@ unsafe fn context_of<C>(slot: *mut Slot) -> NonNull<C> {
 #[inline(always)]
 pub unsafe fn put<C: Context>(context: NonNull<C>) {
     let thread = tls::thread();
-    let slot = slot_of(context);
-    // SAFETY: the slot is this thread's now.
-    unsafe { (*slot).next_free.set(thread.free.get()) };
-    thread.free.set(slot);
-    let count = thread.free_count.get() + 1;
-    thread.free_count.set(count);
-    if count > MOST_FREE {
+    if thread.spare.get().is_null() {
+        thread.spare.set(slot_of(context));
+    } else {
+        put_on_list(thread, slot_of(context));
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn put_on_list(thread: &tls::Thread, slot: *mut Slot) {
+    push(thread, slot);
+    if thread.free_count.get() > MOST_FREE {
         give_back(thread, MOST_FREE / 2);
     }
 }
@@ -92,28 +96,24 @@ static FRESH_COUNT: AtomicUsize = AtomicUsize::new(0);
 static POOL: RareLock = RareLock::new();
 
 #[cold]
-fn take_slow<C: Context>(thread: &tls::Thread) -> NonNull<C> {
-    // Perhaps only the first context of the list is still being looked at.
-    let mut before: *mut Slot = null_mut();
-    let mut slot = thread.free.get();
-    while !slot.is_null() {
-        // SAFETY: as in `take`.
-        let (context, next) = unsafe { (context_of::<C>(slot), (*slot).next_free.get()) };
-        // SAFETY: as in `take`.
-        if unsafe { context.as_ref() }.is_reusable() {
-            if before.is_null() {
-                thread.free.set(next);
-            } else {
-                // SAFETY: a slot of this thread's list.
-                unsafe { (*before).next_free.set(next) };
+#[inline(never)]
+fn take_from_list<C: Context>(thread: &tls::Thread) -> NonNull<C> {
+    loop {
+        let mut link = &thread.free;
+        // SAFETY: slots on the list are free contexts of the process's one context type, and this thread's.
+        while let Some(slot) = unsafe { link.get().as_ref() } {
+            // SAFETY: as above.
+            let context = unsafe { context_of::<C>(link.get()) };
+            // SAFETY: as above.
+            if unsafe { context.as_ref() }.is_reusable() {
+                link.set(slot.next_free.get());
+                thread.free_count.set(thread.free_count.get() - 1);
+                return context;
             }
-            thread.free_count.set(thread.free_count.get() - 1);
-            return context;
+            link = &slot.next_free;
         }
-        (before, slot) = (slot, next);
+        refill::<C>(thread);
     }
-    refill::<C>(thread);
-    take()
 }
 
 fn refill<C: Context>(thread: &tls::Thread) {
@@ -183,6 +183,10 @@ fn give_back(thread: &tls::Thread, count: u32) {
 /// round of destructors.
 pub extern "C" fn thread_end(_: *mut c_void) {
     let thread = tls::thread();
+    let spare = thread.spare.replace(null_mut());
+    if !spare.is_null() {
+        push(thread, spare);
+    }
     give_back(thread, thread.free_count.get());
     thread.returns_nodes.set(false);
 }

@@ -9,7 +9,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 /// One thread's words; all zero at its start.
 #[repr(C)]
 pub struct Thread {
-    /// This thread's free queue nodes.
+    /// One free queue node: all that a thread needs that holds one lock at a time.
+    pub spare: Cell<*mut Slot>,
+    /// This thread's other free queue nodes.
     pub free: Cell<*mut Slot>,
     /// Length of that list.
     pub free_count: Cell<u32>,

@@ -2,7 +2,7 @@
 //! Tricky", 2011, mutex 2; spin time adapted as in glibc's adaptive mutex).
 //!
 //!   state:  FREE --lock--> HELD --a waiter parks--> CONTENDED --unlock wakes one--> FREE
-//!   spins:  running average of the rounds after which spinning was worth it
+//!   spins:  how long it was worth to spin (see `adaptive`)
 //!
 //! Fairness: none; a newcomer may take the lock before the thread that was woken for it. Space: two words. Hand-off:
 //! none, the lock becomes free. Waiters spin on the lock's line for a bounded time, then sleep in the kernel.
@@ -20,8 +20,8 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
 
-/// Most rounds that a waiter spins: about 6 us on the machines this was tuned on, the price of a park and a wake-up.
-const MOST_SPINS: u32 = 300;
+/// Most rounds that a waiter spins: about 20 us on the machines this was tuned on, the price of a park and a wake-up.
+const MOST_SPINS: u32 = 1_000;
 /// The lock.
 #[repr(C)]
 pub struct Futex<P: Platform> {
@@ -39,14 +39,14 @@ impl<P: Platform> Futex<P> {
 
     /// Spins for a time that has paid off before. Returns whether it acquired the lock.
     fn spin(&self) -> bool {
-        // Relaxed: the average is a hint; racing updates lose one sample.
-        let average = self.spins.load(Ordering::Relaxed);
+        // Relaxed: a hint; racing updates lose one sample.
+        let experience = self.spins.load(Ordering::Relaxed);
         let mut rounds = 0;
-        let outcome = P::spin_map_bounded(adaptive::budget::<P>(average, MOST_SPINS), || {
+        let outcome = P::spin_map_bounded(adaptive::budget::<P>(experience, MOST_SPINS), || {
             rounds += 1;
             self.acquire_free(HELD).then_some(rounds)
         });
-        self.spins.store(adaptive::learn(average, outcome), Ordering::Relaxed);
+        self.spins.store(adaptive::learn(experience, outcome), Ordering::Relaxed);
         outcome.is_some()
     }
 
@@ -73,7 +73,7 @@ unsafe impl<P: Platform> RawLock<P> for Futex<P> {
     const INFO: LockInfo = LockInfo {
         id: "futex",
         family: Family::Flat,
-        waiting: WaitingPolicy::SpinThenPark,
+        waiting: WaitingPolicy::Adaptive,
         fairness: Fairness::Unfair,
         timed: Timed::Native,
         summary: "the safe general default: spins as long as it pays off, then sleeps; newcomers may barge in",

@@ -62,7 +62,7 @@ unsafe impl<P: Platform, W: Waiting> RawLock<P> for Mcs<P, W> {
     const INFO: LockInfo = LockInfo {
         id: match W::POLICY {
             WaitingPolicy::Spin => "mcs_spin",
-            WaitingPolicy::SpinThenPark => "mcs_stp",
+            WaitingPolicy::SpinThenPark | WaitingPolicy::Adaptive => "mcs_stp",
         },
         family: Family::Queue,
         waiting: W::POLICY,

@@ -318,7 +318,7 @@ unsafe impl<P: Platform, G: Group, W: Blocking> RawLock<P> for Shfl<P, G, W> {
     const INFO: LockInfo = LockInfo {
         id: match W::POLICY {
             WaitingPolicy::Spin => "shfllock",
-            WaitingPolicy::SpinThenPark => "shfllock-b",
+            WaitingPolicy::SpinThenPark | WaitingPolicy::Adaptive => "shfllock-b",
         },
         family: Family::Shuffle,
         waiting: W::POLICY,

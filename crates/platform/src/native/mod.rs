@@ -11,6 +11,12 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU8, AtomicUsize};
 pub struct Native;
 
 impl Native {
+    /// Whether the process may use only one CPU, so that spinning is in vain: looked up once, from the affinity of the
+    /// thread that asks first. A program should ask early, before its threads restrict themselves to CPUs of their own.
+    pub fn has_one_cpu() -> bool {
+        wait::has_one_cpu()
+    }
+
     /// Lets another thread run on this CPU, if there is one.
     pub fn yield_cpu() {
         wait::yield_cpu();

@@ -80,7 +80,7 @@ pub fn now(clock: Clock) -> Ns {
     Deadline::new(clock, time.tv_sec, time.tv_nsec as u32).at
 }
 
-/// Whether the process may use only one CPU (looked up once).
+/// Whether the process may use only one CPU: looked up once, from the affinity of the thread that asks first.
 pub fn has_one_cpu() -> bool {
     const UNKNOWN: u8 = 0;
     const ONE: u8 = 1;

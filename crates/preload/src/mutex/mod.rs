@@ -1,0 +1,221 @@
+//! `pthread_mutex_t` with the lock inside it.
+//!
+//!   bytes  0..16  the lock, and for a queue lock the holder's node
+//!         16..20  the kind, where glibc keeps it          ) one load of this word,
+//!         20      0                                        ) compared with one value,
+//!         21      the generation (see `crate::generation`) ) finds out whether the
+//!         22..24  0                                        ) mutex is an ordinary one
+//!         24..32  the owner's identity, for kinds that know their owner
+//!         32..36  levels of recursion beyond the first
+//!         36..40  threads in a condition wait that will come back for the mutex
+//!
+//! All zero is an unlocked mutex of the default kind, as PTHREAD_MUTEX_INITIALIZER wants it. A mutex that is robust,
+//! priority-inheriting, priority-protected or process-shared stays glibc's; so does a destroyed one, which glibc refuses.
+
+mod in_place;
+mod special;
+mod wait;
+
+pub use in_place::install;
+pub use wait::{begin_wait, is_glibcs, let_holder_finish, reacquire_after_wait, release_for_wait, Held};
+
+use crate::counters::count;
+use crate::{cancel, generation, tls};
+use core::cell::UnsafeCell;
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use libc::pthread_mutex_t;
+use lockswap_locks::counters::Counter;
+use lockswap_locks::info::WaitingPolicy;
+use lockswap_platform::{Deadline, Native, Platform};
+
+#[repr(C)]
+struct Mutex {
+    body: UnsafeCell<[u64; 2]>,
+    word: AtomicU64,
+    owner: AtomicU64,
+    depth: AtomicU32,
+    users: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Mutex>() <= size_of::<pthread_mutex_t>());
+
+/// Kinds, as glibc numbers them.
+const NORMAL: u32 = 0;
+const RECURSIVE: u32 = 1;
+const ERRORCHECK: u32 = 2;
+const ADAPTIVE: u32 = 3;
+const KIND: u32 = 3;
+/// Flags in the kind that say something about lock elision, which is not done here.
+const ELISION: u32 = 0x300;
+const ROBUST: u32 = 0x10;
+const PRIORITY_INHERIT: u32 = 0x20;
+const PRIORITY_PROTECT: u32 = 0x40;
+const PROCESS_SHARED: u32 = 0x80;
+/// The kind of a destroyed mutex; glibc's functions answer EINVAL to it.
+const DESTROYED: u32 = u32::MAX;
+
+/// How a lock works inside a mutex.
+struct Ops {
+    acquire: unsafe fn(&Mutex),
+    try_acquire: unsafe fn(&Mutex) -> bool,
+    acquire_until: unsafe fn(&Mutex, Deadline) -> bool,
+    release: unsafe fn(&Mutex),
+    is_held: unsafe fn(&Mutex) -> bool,
+    waiting: WaitingPolicy,
+}
+
+static OPS: AtomicPtr<Ops> = AtomicPtr::new(core::ptr::null_mut());
+
+fn ops() -> &'static Ops {
+    // SAFETY: set by `install` to a static before the functions of this module are reachable. Relaxed: at that time the
+    // process has one thread.
+    unsafe { &*OPS.load(Ordering::Relaxed) }
+}
+
+/// What a function has to do for a mutex.
+enum Class {
+    /// Of the ordinary kind and the current generation.
+    Ordinary,
+    /// Of the current generation and of a kind that knows its owner.
+    Owned,
+    /// Left to glibc.
+    Glibcs,
+    /// Anything else of ours.
+    Special,
+}
+
+impl Mutex {
+    /// # Safety
+    /// `mutex` points at a mutex, or at memory that the caller makes one.
+    #[inline(always)]
+    unsafe fn of<'a>(mutex: *mut pthread_mutex_t) -> &'a Mutex {
+        // SAFETY: as for this call; all fields are atomics or in a cell.
+        unsafe { &*mutex.cast() }
+    }
+
+    fn as_ptr(&self) -> *mut pthread_mutex_t {
+        core::ptr::from_ref(self).cast_mut().cast()
+    }
+
+    #[inline(always)]
+    fn class(&self) -> Class {
+        // ORDER(adopt): Acquire pairs with the Release in `adopt`; the lock inside has been repaired.
+        let word = self.word.load(Ordering::Acquire);
+        let difference = word ^ generation::ordinary_word();
+        if difference == NORMAL as u64 {
+            Class::Ordinary
+        } else if word as u32 & !(KIND | ELISION) != 0 {
+            Class::Glibcs
+        } else if difference == RECURSIVE as u64 || difference == ERRORCHECK as u64 {
+            Class::Owned
+        } else {
+            Class::Special
+        }
+    }
+
+    fn kind(&self) -> u32 {
+        // ORDER(adopt): as in `class`.
+        self.word.load(Ordering::Acquire) as u32
+    }
+
+    fn knows_its_owner(&self) -> bool {
+        matches!(self.kind() & KIND, RECURSIVE | ERRORCHECK)
+    }
+
+    /// Whether the mutex is of a kind that is left to glibc; a destroyed one is.
+    #[inline(always)]
+    fn is_glibcs(&self) -> bool {
+        self.kind() & !(KIND | ELISION) != 0
+    }
+
+    /// Whether the mutex is ours; if so, it is of the current generation when this returns.
+    fn adopt(&self) -> bool {
+        if self.is_glibcs() {
+            return false;
+        }
+        let generation_of = |word: u64| (word >> generation::MUTEX_SHIFT) as u8;
+        // ORDER(adopt): as in `class`.
+        let word = self.word.load(Ordering::Acquire);
+        let kind = word as u32;
+        if generation_of(word) != generation::current() {
+            // ORDER(adopt): Acquire pairs with the Release below.
+            let mark = || generation_of(self.word.load(Ordering::Acquire));
+            generation::adopt(mark, |is_new, current| {
+                if is_new {
+                    count(Counter::Mutex);
+                }
+                // SAFETY: only the thread that adopts touches the mutex.
+                unsafe { self.forget_waiters() };
+                let kind = if kind & KIND == ADAPTIVE { NORMAL } else { kind & KIND };
+                // ORDER(adopt): Release pairs with the Acquire of everybody's first look at the word.
+                self.word.store(word_of(kind, current), Ordering::Release);
+            });
+        } else if kind & KIND == ADAPTIVE {
+            // Relaxed: the kinds are handled alike, this one only slower.
+            let normal = word_of(NORMAL, generation_of(word));
+            let _ = self.word.compare_exchange(word, normal, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// Keeps the lock held if it is held, with no waiters in its queue.
+    ///
+    /// # Safety
+    /// No other thread uses the mutex.
+    unsafe fn forget_waiters(&self) {
+        // SAFETY: as for this call; zero is a free lock.
+        unsafe {
+            let held = (ops().is_held)(self);
+            self.body.get().write([0; 2]);
+            if held {
+                (ops().acquire)(self);
+            }
+        }
+    }
+
+    /// Acquires a mutex that is ours, in whatever way suits the thread.
+    unsafe fn wait(&self) {
+        // SAFETY: as for this call. A thread that may vanish at any instruction must not be in a queue.
+        unsafe {
+            if cancel::is_asynchronous() {
+                Native::spin_map(|| (ops().try_acquire)(self).then_some(()));
+            } else {
+                (ops().acquire)(self);
+            }
+        }
+    }
+
+    /// Handles an acquisition by the thread that holds the mutex already, if its kind knows: the result of the call.
+    fn relock(&self, deadlock: c_int) -> Option<c_int> {
+        if !self.knows_its_owner() || self.owner.load(Ordering::Relaxed) != tls::identity() {
+            return None;
+        }
+        // Relaxed here and for the owner: a thread finds its own identity only if it has stored it itself.
+        let depth = self.depth.load(Ordering::Relaxed);
+        if self.kind() & KIND == ERRORCHECK {
+            return Some(deadlock);
+        }
+        if depth == u32::MAX {
+            return Some(libc::EAGAIN);
+        }
+        self.depth.store(depth + 1, Ordering::Relaxed);
+        Some(0)
+    }
+
+    fn remember_owner(&self) {
+        if self.knows_its_owner() {
+            // Relaxed: as in `relock`.
+            self.owner.store(tls::identity(), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the calling thread may release the mutex, as far as its kind knows.
+    fn may_release(&self) -> bool {
+        !self.knows_its_owner() || self.owner.load(Ordering::Relaxed) == tls::identity()
+    }
+}
+
+fn word_of(kind: u32, generation: u8) -> u64 {
+    (generation as u64) << generation::MUTEX_SHIFT | kind as u64
+}
