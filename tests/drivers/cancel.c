@@ -5,6 +5,7 @@ struct victim {
     pthread_mutex_t mutex;
     pthread_cond_t cond;
     int form, depth;
+    bool asynchronous;
     atomic_int waiting, cleaned, woken;
     bool go;
 };
@@ -34,6 +35,8 @@ static void *wait_to_be_cancelled(void *argument) {
     for (int i = 0; i < v->depth; i++)
         OK(pthread_mutex_lock(&v->mutex));
     pthread_cleanup_push(clean_up, v);
+    if (v->asynchronous)
+        OK(pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL));
     atomic_store(&v->waiting, 1);
     while (!v->go)
         OK(wait_once(v));
@@ -50,9 +53,10 @@ static void victim_init(struct victim *v, int type, int form, int depth) {
     v->depth = depth;
 }
 
-static void cancel_one(int type, int form, int depth) {
+static void cancel_waiter(int type, int form, int depth, bool asynchronous) {
     struct victim v;
     victim_init(&v, type, form, depth);
+    v.asynchronous = asynchronous;
     pthread_t thread = spawn(wait_to_be_cancelled, &v);
     await(&v.waiting, 1);
     nap_ms(4);
@@ -64,6 +68,16 @@ static void cancel_one(int type, int form, int depth) {
     OK(pthread_cond_signal(&v.cond));
     OK(pthread_cond_destroy(&v.cond));
     OK(pthread_mutex_destroy(&v.mutex));
+}
+
+static void cancel_one(int type, int form, int depth) {
+    cancel_waiter(type, form, depth, false);
+}
+
+/* A thread that may be cancelled at any instruction, but sleeps in a condition wait when that happens. */
+static void async_in_cond_wait(void) {
+    for (int form = 0; form < 4; form++)
+        cancel_waiter(PTHREAD_MUTEX_NORMAL, form, 1, true);
 }
 
 static void in_cond_wait(void) {
@@ -315,6 +329,7 @@ const struct subtest cancel_tests[] = {
     {"cancel_disabled", disabled},
     {"cancel_while_reacquiring", while_reacquiring},
     {"cancel_not_in_mutex_lock", not_in_mutex_lock},
+    {"cancel_async_in_cond_wait", async_in_cond_wait},
     {"cancel_async_alone", async_alone},
     {"cancel_async_in_queue", async_in_queue},
     {NULL, NULL},

@@ -52,10 +52,15 @@ fn deadline<P: Platform>(ns: Ns) -> Deadline {
 
 /// All checks of a mutex.
 pub fn mutex<P: Platform, L: Lock<P>, T: Threads>() {
+    alone::<P, L>();
+    spin::<P, L, T>();
+}
+
+/// The checks of a mutex that need no second thread.
+pub fn alone<P: Platform, L: Lock<P>>() {
     // SAFETY: an all-zero lock is a free lock, by contract; this is what a static initialiser makes.
     let lock = unsafe { std::mem::MaybeUninit::<L>::zeroed().assume_init() };
     try_is_exact::<P, L>(&lock);
-    spin::<P, L, T>();
 }
 
 /// All checks of a lock that stands in for a spinlock: those of a mutex, but zero may mean something else.

@@ -3,7 +3,7 @@
 use lockswap_conformance::{self as conformance, Threads};
 use lockswap_locks::for_each_lock;
 use lockswap_locks::registry::{self, Role};
-use lockswap_platform::{set_override, Native, TopologyOverride};
+use lockswap_platform::{set_override, Native, Single, TopologyOverride};
 use std::time::Duration;
 
 struct StdThreads;
@@ -31,6 +31,10 @@ macro_rules! tests {
         const MUTEXES: &[(&str, fn())] = &[$(($mutex_id, || {
             use $mutex as Lock;
             conformance::mutex::<Native, Lock<Native>, StdThreads>()
+        }),)*];
+        const ALONE: &[(&str, fn())] = &[$(($mutex_id, || {
+            use $mutex as Lock;
+            conformance::alone::<Single, Lock<Single>>()
         }),)*];
         const RWLOCKS: &[(&str, fn())] = &[$(($rwlock_id, || {
             use $rwlock as Lock;
@@ -62,6 +66,11 @@ fn check(role: Role, checks: &[(&str, fn())]) {
 #[test]
 fn every_mutex_conforms() {
     check(Role::Mutex, MUTEXES);
+}
+
+#[test]
+fn every_mutex_conforms_without_atomics_in_one_thread() {
+    check(Role::Mutex, ALONE);
 }
 
 #[test]

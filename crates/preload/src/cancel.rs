@@ -77,18 +77,29 @@ pub unsafe extern "C-unwind" fn setcanceltype(kind: c_int, old: *mut c_int) -> c
 
 /// Whether the calling thread may be cancelled at any instruction.
 pub fn is_asynchronous() -> bool {
+    let asynchronous = defer();
+    undo_defer(asynchronous);
+    asynchronous
+}
+
+/// Lets the calling thread be cancelled at cancellation points only. Returns whether that is a change, for
+/// [`undo_defer`].
+pub extern "C-unwind" fn defer() -> bool {
     // Relaxed: a thread that has set its own type sees its own store.
     if !ASYNCHRONOUS_SEEN.load(Ordering::Relaxed) {
         return false;
     }
     let mut kind = PTHREAD_CANCEL_DEFERRED;
-    // SAFETY: asks for the type by setting it twice; in between the thread can only be cancelled later than otherwise.
-    unsafe {
-        REAL.pthread_setcanceltype.get()(PTHREAD_CANCEL_DEFERRED, &mut kind);
-        if kind == PTHREAD_CANCEL_ASYNCHRONOUS {
-            let mut ignored = 0;
-            REAL.pthread_setcanceltype.get()(kind, &mut ignored);
-        }
-    }
+    // SAFETY: a valid type and a place for the old one.
+    unsafe { REAL.pthread_setcanceltype.get()(PTHREAD_CANCEL_DEFERRED, &mut kind) };
     kind == PTHREAD_CANCEL_ASYNCHRONOUS
+}
+
+/// Undoes what [`defer`] changed; the thread ends here if it has been cancelled since.
+pub extern "C-unwind" fn undo_defer(changed: bool) {
+    if changed {
+        let mut ignored = 0;
+        // SAFETY: as in `defer`.
+        unsafe { REAL.pthread_setcanceltype.get()(PTHREAD_CANCEL_ASYNCHRONOUS, &mut ignored) };
+    }
 }

@@ -434,7 +434,11 @@ unsafe extern "C-unwind" fn wait_any(cond: *mut pthread_cond_t, mutex: *mut pthr
     // SAFETY: as for this call.
     unsafe {
         if Cond::of(cond).adopt() {
-            wait_until(cond, mutex, until)
+            // A thread must not vanish while it is in the list, except where it sleeps.
+            let deferred = cancel::defer();
+            let result = wait_until(cond, mutex, until);
+            cancel::undo_defer(deferred);
+            result
         } else if mutex::is_glibcs(mutex) {
             if until.abstime.is_null() {
                 REAL.pthread_cond_wait.get()(cond, mutex)
