@@ -61,7 +61,9 @@ fn build() -> PathBuf {
 /// without are kept; lints, sanitizers, coverage and `--cfg`s of the outer build are not for this library.
 fn flags() -> OsString {
     const KEPT: [&str; 5] = ["linker=", "linker-flavor=", "link-self-contained=", "target-cpu=", "target-feature="];
-    let mut flags: Vec<String> = vec!["-Cforce-unwind-tables=yes".into()];
+    // Unwind tables: a cancelled thread unwinds through the library. Functions on lines of their own: worth 0.3 to 0.6 ns
+    // of the 6 ns that an uncontended lock and unlock take, and no more luck of the layout.
+    let mut flags: Vec<String> = vec!["-Cforce-unwind-tables=yes".into(), "-Cllvm-args=-align-all-functions=6".into()];
     let outer = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
     let mut outer = outer.split('\x1f').peekable();
     while let Some(flag) = outer.next() {

@@ -62,6 +62,16 @@ pub unsafe trait RawLock<P: Platform>: Send + Sync + Sized + 'static {
     /// # Safety
     /// The lock is held through `cx`. Another thread than the one that acquired it may release it.
     unsafe fn unlock(&self, cx: &Self::Ctx);
+
+    /// Releases the lock if nobody waits for it, and returns whether it did. The provided method never does: it is there
+    /// for locks with a context, so that their callers can keep the uncontended path short.
+    ///
+    /// # Safety
+    /// As for [`RawLock::unlock`]; on `false` the lock is still held.
+    unsafe fn unlock_alone(&self, cx: &Self::Ctx) -> bool {
+        let _ = cx;
+        false
+    }
 }
 
 /// A lock that can be acquired if it is free, without waiting.

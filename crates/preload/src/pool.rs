@@ -38,22 +38,35 @@ fn slot_of<C>(context: NonNull<C>) -> *mut Slot {
     context.as_ptr().cast::<u8>().wrapping_sub(CONTEXT_OFFSET).cast()
 }
 
-/// A context that is ready to be used.
+/// The calling thread's spare context, if it is ready to be used; it is used with [`use_spare`].
 #[inline(always)]
-pub fn take<C: Context>() -> NonNull<C> {
+pub fn spare<C: Context>() -> Option<NonNull<C>> {
     const { assert!(size_of::<C>() <= CONTEXT_BYTES && align_of::<C>() <= 8) };
-    let thread = tls::thread();
-    let slot = thread.spare.get();
-    if !slot.is_null() {
-        // SAFETY: a free slot of this thread, with a context of the process's one context type.
-        let context = unsafe { context_of::<C>(slot) };
-        // SAFETY: as above.
-        if unsafe { context.as_ref() }.is_reusable() {
-            thread.spare.set(null_mut());
-            return context;
-        }
+    let slot = tls::thread().spare.get();
+    if slot.is_null() {
+        return None;
     }
-    take_from_list::<C>(thread)
+    // SAFETY: a free slot of this thread, with a context of the process's one context type.
+    let context = unsafe { context_of::<C>(slot) };
+    // SAFETY: as above.
+    unsafe { context.as_ref() }.is_reusable().then_some(context)
+}
+
+/// Takes the context that [`spare`] has shown.
+#[inline(always)]
+pub fn use_spare() {
+    tls::thread().spare.set(null_mut());
+}
+
+/// A context that is ready to be used.
+pub fn take<C: Context>() -> NonNull<C> {
+    match spare() {
+        Some(context) => {
+            use_spare();
+            context
+        }
+        None => take_from_list(tls::thread()),
+    }
 }
 
 /// # Safety

@@ -143,27 +143,25 @@ pub struct Cna<P: Platform> {
 }
 
 impl<P: Platform> Cna<P> {
-    /// Releases a lock whose main queue ends with the holder. Returns whether it did: no if somebody has joined.
+    /// Grants the lock to the secondary queue of a holder that ends the main queue. Returns whether it did: no if there is
+    /// no secondary queue, or somebody has joined the main one.
     ///
     /// # Safety
     /// `cx` holds the lock.
-    unsafe fn unlock_last(&self, cx: &Node<P>) -> bool {
-        let me = from_ref(cx).cast_mut();
+    unsafe fn secondary_becomes_main(&self, cx: &Node<P>) -> bool {
         let secondary = cx.secondary();
         if secondary.is_null() {
-            // ORDER(hand-off): Release pairs with the Acquire of the next swap; publishes the critical section.
-            // LAST: the lock may be destroyed after this exchange.
-            return self.tail.compare_exchange(me, null_mut(), Ordering::Release).is_ok();
+            return false;
         }
         // SAFETY: the nodes of the secondary queue are waiters. Relaxed: the queue belongs to the holder.
         let last = unsafe { (*secondary).secondary_tail.load(Ordering::Relaxed) };
         // ORDER(enqueue): Release publishes the secondary queue's links to whoever joins behind it.
-        let released = self.tail.compare_exchange(me, last, Ordering::Release).is_ok();
-        if released {
+        let became = self.tail.compare_exchange(from_ref(cx).cast_mut(), last, Ordering::Release).is_ok();
+        if became {
             // SAFETY: as above.
             unsafe { Self::grant(secondary, GRANTED) };
         }
-        released
+        became
     }
 
     /// Hands the lock to `successor` with `spin`: GRANTED or the head of the secondary queue.
@@ -217,15 +215,22 @@ unsafe impl<P: Platform> RawLock<P> for Cna<P> {
 
     #[inline]
     unsafe fn unlock(&self, cx: &Node<P>) {
-        if cx.next().is_null() {
-            // SAFETY: as for this call.
-            if unsafe { self.unlock_last(cx) } {
-                return;
+        // SAFETY: as for this call.
+        unsafe {
+            if !self.unlock_alone(cx) {
+                self.hand_over(cx);
             }
-            cx.wait_for_link();
         }
-        // SAFETY: `cx` holds the lock and has a linked successor.
-        unsafe { Self::hand_over(cx) };
+    }
+
+    #[inline]
+    unsafe fn unlock_alone(&self, cx: &Node<P>) -> bool {
+        // Relaxed: a successor that is linked is looked at later.
+        cx.next.load(Ordering::Relaxed).is_null()
+            && cx.secondary().is_null()
+            // ORDER(hand-off): Release pairs with the Acquire of the next swap; publishes the critical section.
+            // LAST: the lock may be destroyed after this exchange.
+            && self.tail.compare_exchange(from_ref(cx).cast_mut(), null_mut(), Ordering::Release).is_ok()
     }
 }
 
@@ -233,12 +238,18 @@ impl<P: Platform> Cna<P> {
     /// Passes the lock on: to the first waiter of the holder's NUMA node, to the secondary queue, or to the next waiter.
     ///
     /// # Safety
-    /// `cx` holds the lock and has a linked successor.
+    /// `cx` holds the lock, and there is a waiter in one of the queues, or one that is about to link in.
     #[cold]
     #[inline(never)]
-    unsafe fn hand_over(cx: &Node<P>) {
+    unsafe fn hand_over(&self, cx: &Node<P>) {
         // SAFETY: as for this call; all other nodes are waiters.
         unsafe {
+            if cx.next().is_null() {
+                if self.secondary_becomes_main(cx) {
+                    return;
+                }
+                cx.wait_for_link();
+            }
             let stay_local = P::choose(THRESHOLD + 1) != 0;
             let local = if stay_local { cx.find_local_successor() } else { null_mut() };
             let secondary = cx.secondary();

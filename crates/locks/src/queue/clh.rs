@@ -92,15 +92,23 @@ unsafe impl<P: Platform> RawLock<P> for ClhSpin<P> {
 
     #[inline]
     unsafe fn unlock(&self, cx: &Node<P>) {
-        // ORDER(hand-off): Release pairs with the Acquire of the next swap; publishes the critical section.
-        // LAST: the lock may be destroyed after this exchange.
-        if self.tail.compare_exchange(from_ref(cx).cast_mut(), null_mut(), Ordering::Release).is_ok() {
-            // Relaxed: nobody has seen the node but its owner.
-            cx.state.store(FREE, Ordering::Relaxed);
-        } else {
-            // ORDER(hand-off): Release pairs with the Acquire in `lock`; publishes the critical section.
+        // SAFETY: as for this call.
+        if unsafe { !self.unlock_alone(cx) } {
+            // ORDER(hand-off): Release pairs with the Acquire in `wait_for_release`; publishes the critical section.
             cx.state.store(RELEASED, Ordering::Release);
         }
+    }
+
+    #[inline]
+    unsafe fn unlock_alone(&self, cx: &Node<P>) -> bool {
+        // ORDER(hand-off): Release pairs with the Acquire of the next swap; publishes the critical section.
+        // LAST: the lock may be destroyed after this exchange.
+        let alone = self.tail.compare_exchange(from_ref(cx).cast_mut(), null_mut(), Ordering::Release).is_ok();
+        if alone {
+            // Relaxed: nobody has seen the node but its owner.
+            cx.state.store(FREE, Ordering::Relaxed);
+        }
+        alone
     }
 }
 

@@ -68,7 +68,7 @@ impl<P: Platform> K42<P> {
                         // SAFETY: the predecessor leaves its stack frame only after it has seen its `next`.
                         unsafe { &(*predecessor).next }
                     };
-                    // ORDER(link): Release pairs with the Acquire in `unlock` and below; publishes this node.
+                    // ORDER(link): Release pairs with the Acquire in `linked`; publishes this node.
                     link.store(me, Ordering::Release);
                     false
                 })
@@ -79,6 +79,16 @@ impl<P: Platform> K42<P> {
         }
         SpinThenPark::wait::<P>(&node.status);
         self.leave_queue(&node);
+    }
+
+    /// Grants the lock to the first waiter, which is linked or about to be. The new holder sets `next` itself: this thread
+    /// may not touch the lock after the grant.
+    #[cold]
+    #[inline(never)]
+    fn hand_over(&self) {
+        let successor = Self::linked(&self.next);
+        // SAFETY: the successor waits for the grant.
+        SpinThenPark::grant::<P>(unsafe { &(*successor).status });
     }
 
     /// Makes the lock stand for `node`, which holds it now and is about to leave its stack frame.
@@ -128,19 +138,14 @@ unsafe impl<P: Platform> RawLock<P> for K42<P> {
 
     #[inline]
     unsafe fn unlock(&self, (): &()) {
-        // ORDER(link): Acquire pairs with the Release in `lock_contended`.
-        let mut successor = self.next.load(Ordering::Acquire);
-        if successor.is_null() {
-            // ORDER(hand-off): Release pairs with the Acquire of the next acquisition; publishes the critical section.
-            // LAST: the lock may be destroyed after this exchange.
-            if self.tail.compare_exchange(Self::held_alone(), null_mut(), Ordering::Release).is_ok() {
-                return;
-            }
-            successor = Self::linked(&self.next);
+        // Relaxed: a successor that is linked is looked at later.
+        // ORDER(hand-off): Release pairs with the Acquire of the next acquisition; publishes the critical section.
+        // LAST: the lock may be destroyed after this exchange.
+        let alone = self.next.load(Ordering::Relaxed).is_null()
+            && self.tail.compare_exchange(Self::held_alone(), null_mut(), Ordering::Release).is_ok();
+        if !alone {
+            self.hand_over();
         }
-        // The new holder sets `next` itself: this thread may not touch the lock after the grant.
-        // SAFETY: the successor waits for the grant.
-        SpinThenPark::grant::<P>(unsafe { &(*successor).status });
     }
 }
 

@@ -31,16 +31,16 @@ impl<P: Platform> Node<P> {
     #[cold]
     #[inline(never)]
     fn wait_behind<W: Waiting>(&self, predecessor: &Node<P>) {
-        // ORDER(link): Release pairs with the Acquire in `unlock`; publishes this node.
+        // ORDER(link): Release pairs with the Acquire in `successor`; publishes this node.
         predecessor.next.store(from_ref(self).cast_mut(), Ordering::Release);
         W::wait::<P>(&self.status);
     }
 
-    /// The successor that is about to link in.
+    /// The successor, which has linked in or is about to.
     #[cold]
     #[inline(never)]
-    fn linked_successor(&self) -> *mut Node<P> {
-        // ORDER(link): as in `unlock`.
+    fn successor(&self) -> *mut Node<P> {
+        // ORDER(link): Acquire pairs with the Release in `wait_behind`.
         P::spin_map(|| Some(self.next.load(Ordering::Acquire)).filter(|next| !next.is_null()))
     }
 }
@@ -94,19 +94,21 @@ unsafe impl<P: Platform, W: Waiting> RawLock<P> for Mcs<P, W> {
 
     #[inline]
     unsafe fn unlock(&self, cx: &Node<P>) {
-        // ORDER(link): Acquire pairs with the Release in `wait_behind`.
-        let mut successor = cx.next.load(Ordering::Acquire);
-        if successor.is_null() {
-            let me = from_ref(cx).cast_mut();
+        // SAFETY: as for this call; the successor waits for the grant.
+        unsafe {
+            if !self.unlock_alone(cx) {
+                W::grant::<P>(&(*cx.successor()).status);
+            }
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock_alone(&self, cx: &Node<P>) -> bool {
+        // Relaxed: a successor that is linked is looked at later.
+        cx.next.load(Ordering::Relaxed).is_null()
             // ORDER(hand-off): Release pairs with the Acquire of the next swap; publishes the critical section.
             // LAST: the lock may be destroyed after this exchange.
-            if self.tail.compare_exchange(me, null_mut(), Ordering::Release).is_ok() {
-                return;
-            }
-            successor = cx.linked_successor();
-        }
-        // SAFETY: the successor waits for the grant.
-        W::grant::<P>(unsafe { &(*successor).status });
+            && self.tail.compare_exchange(from_ref(cx).cast_mut(), null_mut(), Ordering::Release).is_ok()
     }
 }
 

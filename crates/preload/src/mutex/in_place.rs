@@ -10,7 +10,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use libc::pthread_mutex_t;
 use lockswap_locks::{IsHeld, TimedLock};
-use lockswap_platform::{Native, Platform, Single};
+use lockswap_platform::{Deadline, Native, Platform, Single};
 
 /// The lock `N` on all CPUs, and the same lock `S` while the process has one thread.
 struct InPlace<N, S>(PhantomData<(N, S)>);
@@ -38,26 +38,30 @@ impl Mutex {
         unsafe { &*self.body.get().cast::<AtomicPtr<C>>().add(1) }
     }
 
+    /// Acquires the lock if it is free and a context is at hand. Needs no stack frame, because it never waits.
     #[inline(always)]
-    unsafe fn acquire<P: Platform, L: Body<P>>(&self) {
+    unsafe fn acquire_at_once<P: Platform, L: Body<P>>(&self) -> bool {
         let lock = self.lock_inside::<L>();
-        // SAFETY: a context from the pool is reusable and serves this acquisition only.
+        // SAFETY: the spare context is reusable, and serves this acquisition only.
         unsafe {
-            if L::HAS_CONTEXT {
-                let context = pool::take::<L::Ctx>();
-                lock.lock(context.as_ref());
+            if !L::HAS_CONTEXT {
+                return lock.try_lock(NonNull::dangling().as_ref());
+            }
+            let Some(context) = pool::spare::<L::Ctx>() else { return false };
+            let acquired = lock.try_lock(context.as_ref());
+            if acquired {
+                pool::use_spare();
                 // Relaxed: whoever releases the lock is this thread, or was told by it.
                 self.holder().store(context.as_ptr(), Ordering::Relaxed);
-            } else {
-                lock.lock(NonNull::dangling().as_ref());
             }
+            acquired
         }
     }
 
-    #[inline(always)]
-    unsafe fn acquire_if<P: Platform, L: Body<P>>(&self, acquire: impl FnOnce(&L, &L::Ctx) -> bool) -> bool {
+    /// Acquires the lock through `acquire`, which says whether it did.
+    unsafe fn acquire<P: Platform, L: Body<P>>(&self, acquire: impl FnOnce(&L, &L::Ctx) -> bool) -> bool {
         let lock = self.lock_inside::<L>();
-        // SAFETY: as in `acquire`.
+        // SAFETY: a context from the pool is reusable, and serves this acquisition only.
         unsafe {
             if !L::HAS_CONTEXT {
                 return acquire(lock, NonNull::dangling().as_ref());
@@ -65,30 +69,12 @@ impl Mutex {
             let context = pool::take::<L::Ctx>();
             let acquired = acquire(lock, context.as_ref());
             if acquired {
-                // Relaxed: as in `acquire`.
+                // Relaxed: as in `acquire_at_once`.
                 self.holder().store(context.as_ptr(), Ordering::Relaxed);
             } else {
                 pool::put(context);
             }
             acquired
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn release<P: Platform, L: Body<P>>(&self) {
-        let lock = self.lock_inside::<L>();
-        // SAFETY: the mutex is held, through the context that the holder has stored.
-        unsafe {
-            if L::HAS_CONTEXT {
-                let holder = self.holder::<L::Ctx>();
-                // Relaxed: as in `acquire`.
-                let context = NonNull::new_unchecked(holder.load(Ordering::Relaxed));
-                holder.store(core::ptr::null_mut(), Ordering::Relaxed);
-                lock.unlock(context.as_ref());
-                pool::put(context);
-            } else {
-                lock.unlock(NonNull::dangling().as_ref());
-            }
         }
     }
 
@@ -119,49 +105,99 @@ impl<N: Body<Native>, S: Body<Single>> InPlace<N, S> {
     const OPS: Ops = Ops {
         acquire: Self::acquire,
         try_acquire: Self::try_acquire,
-        acquire_until: |mutex, deadline| {
+        acquire_until: Self::acquire_until,
+        release: |mutex| {
             // SAFETY: as for `Ops`.
-            unsafe { mutex.acquire_if::<Native, N>(|lock, context| lock.lock_until(context, deadline)) }
+            unsafe { Self::release(mutex) };
         },
-        release: Self::release,
         is_held: |mutex| mutex.is_held::<Native, N>(),
         waiting: N::INFO.waiting,
     };
 
+    /// Acquires if that needs no waiting; a lock without a context may wait. With one thread both types see the same lock.
     #[inline(always)]
+    unsafe fn acquire_at_once(mutex: &Mutex) -> bool {
+        // SAFETY: as for `Ops`.
+        unsafe {
+            if has_one_thread() {
+                mutex.acquire_at_once::<Single, S>()
+            } else if N::HAS_CONTEXT {
+                mutex.acquire_at_once::<Native, N>()
+            } else {
+                // Keeps its own uncontended path short, and one instruction shorter than a try.
+                mutex.lock_inside::<N>().lock(NonNull::dangling().as_ref());
+                true
+            }
+        }
+    }
+
+    /// A lone thread that finds its own lock held waits for ever.
     unsafe fn acquire(mutex: &Mutex) {
-        // SAFETY: as for this call; with one thread both types see the same lock. A lone thread that finds its own lock
-        // held waits for ever.
+        // SAFETY: as for `Ops`.
         unsafe {
-            if has_one_thread() && mutex.acquire_if::<Single, S>(|lock, context| lock.try_lock(context)) {
-                return;
-            }
-            mutex.acquire::<Native, N>();
+            mutex.acquire::<Native, N>(|lock, context| {
+                lock.lock(context);
+                true
+            });
         }
     }
 
-    #[inline(always)]
     unsafe fn try_acquire(mutex: &Mutex) -> bool {
-        // SAFETY: as for this call; with one thread both types see the same lock.
-        unsafe {
-            if has_one_thread() {
-                mutex.acquire_if::<Single, S>(|lock, context| lock.try_lock(context))
-            } else {
-                mutex.acquire_if::<Native, N>(|lock, context| lock.try_lock(context))
-            }
-        }
+        // SAFETY: as for `Ops`.
+        unsafe { mutex.acquire::<Native, N>(|lock, context| lock.try_lock(context)) }
     }
 
+    unsafe fn acquire_until(mutex: &Mutex, deadline: Deadline) -> bool {
+        // SAFETY: as for `Ops`.
+        unsafe { mutex.acquire::<Native, N>(|lock, context| lock.lock_until(context, deadline)) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    extern "C" fn acquire_slowly(mutex: &Mutex) -> c_int {
+        // SAFETY: a mutex of ours.
+        unsafe { Self::acquire(mutex) };
+        0
+    }
+
+    /// Releases a mutex that is held; the result is 0, so that the slow path can be a jump.
     #[inline(always)]
-    unsafe fn release(mutex: &Mutex) {
-        // SAFETY: as for this call; with one thread both types see the same lock.
+    unsafe fn release(mutex: &Mutex) -> c_int {
+        // SAFETY: as for `Ops`. Relaxed: as in `acquire_at_once`.
         unsafe {
-            if has_one_thread() {
-                mutex.release::<Single, S>();
-            } else {
-                mutex.release::<Native, N>();
+            if !N::HAS_CONTEXT {
+                if has_one_thread() {
+                    mutex.lock_inside::<S>().unlock(NonNull::dangling().as_ref());
+                } else {
+                    mutex.lock_inside::<N>().unlock(NonNull::dangling().as_ref());
+                }
+                return 0;
             }
+            let holder = mutex.holder::<N::Ctx>();
+            let context = NonNull::new_unchecked(holder.load(Ordering::Relaxed));
+            holder.store(core::ptr::null_mut(), Ordering::Relaxed);
+            let released = if has_one_thread() {
+                mutex.lock_inside::<S>().unlock_alone(context.cast().as_ref())
+            } else {
+                mutex.lock_inside::<N>().unlock_alone(context.as_ref())
+            };
+            if !released {
+                return Self::hand_over(mutex, context);
+            }
+            pool::put(context);
         }
+        0
+    }
+
+    #[cold]
+    #[inline(never)]
+    extern "C" fn hand_over(mutex: &Mutex, context: NonNull<N::Ctx>) -> c_int {
+        // SAFETY: the mutex is held through this context.
+        unsafe {
+            mutex.lock_inside::<N>().unlock(context.as_ref());
+            pool::put(context);
+        }
+        0
     }
 
     /// `pthread_mutex_lock`
@@ -171,8 +207,10 @@ impl<N: Body<Native>, S: Body<Single>> InPlace<N, S> {
         match mutex.class() {
             Class::Ordinary => {
                 // SAFETY: an ordinary mutex.
-                unsafe { Self::acquire(mutex) };
-                0
+                if unsafe { Self::acquire_at_once(mutex) } {
+                    return 0;
+                }
+                Self::acquire_slowly(mutex)
             }
             Class::Owned => Self::lock_owned(mutex),
             Class::Glibcs => special::pass_on(&REAL.pthread_mutex_lock, mutex),
@@ -188,8 +226,19 @@ impl<N: Body<Native>, S: Body<Single>> InPlace<N, S> {
             return mutex.relock(libc::EDEADLK).unwrap_or(0);
         }
         // SAFETY: a mutex of ours.
-        unsafe { Self::acquire(mutex) };
+        if unsafe { !Self::acquire_at_once(mutex) } {
+            return Self::acquire_owned_slowly(mutex);
+        }
         mutex.owner.store(identity, Ordering::Relaxed);
+        0
+    }
+
+    #[cold]
+    #[inline(never)]
+    extern "C" fn acquire_owned_slowly(mutex: &Mutex) -> c_int {
+        // SAFETY: a mutex of ours.
+        unsafe { Self::acquire(mutex) };
+        mutex.owner.store(tls::identity(), Ordering::Relaxed);
         0
     }
 
@@ -202,12 +251,11 @@ impl<N: Body<Native>, S: Body<Single>> InPlace<N, S> {
         let depth = mutex.depth.load(Ordering::Relaxed);
         if depth > 0 {
             mutex.depth.store(depth - 1, Ordering::Relaxed);
-        } else {
-            mutex.owner.store(0, Ordering::Relaxed);
-            // SAFETY: a mutex of ours, which its owner holds.
-            unsafe { Self::release(mutex) };
+            return 0;
         }
-        0
+        mutex.owner.store(0, Ordering::Relaxed);
+        // SAFETY: a mutex of ours, which its owner holds.
+        unsafe { Self::release(mutex) }
     }
 
     /// `pthread_mutex_trylock`
@@ -229,11 +277,11 @@ impl<N: Body<Native>, S: Body<Single>> InPlace<N, S> {
         let mutex = unsafe { Mutex::of(mutex) };
         match mutex.class() {
             Class::Ordinary => {
-                if mutex.is_held::<Native, N>() {
-                    // SAFETY: an ordinary mutex that is held.
-                    unsafe { Self::release(mutex) };
+                if !mutex.is_held::<Native, N>() {
+                    return 0;
                 }
-                0
+                // SAFETY: an ordinary mutex that is held.
+                unsafe { Self::release(mutex) }
             }
             Class::Owned => Self::unlock_owned(mutex),
             Class::Glibcs => special::pass_on(&REAL.pthread_mutex_unlock, mutex),
