@@ -72,6 +72,11 @@ impl From<&Entry> for Listed {
     }
 }
 
+const LEGEND: &str = "
+bytes: inside the pthread object; +lock: allocated for each lock; +thread: for each lock that a thread holds or
+awaits; timed: how timed acquisitions wait, 'poll' outside the queue
+";
+
 /// Columns of a terminal from which on the papers fit into the table.
 const WIDE: u16 = 130;
 
@@ -81,7 +86,7 @@ pub fn run(args: ListArgs) -> anyhow::Result<ExitCode> {
         let listed: Vec<Listed> = ENTRIES.iter().map(Listed::from).collect();
         serde_json::to_string_pretty(&listed)? + "\n"
     } else {
-        [Role::Mutex, Role::RwLock, Role::Spin].map(group).join("\n")
+        [Role::Mutex, Role::RwLock, Role::Spin].map(group).join("\n") + LEGEND
     };
     terminal::print(&text)?;
     Ok(ExitCode::SUCCESS)
@@ -95,7 +100,7 @@ fn group(role: Role) -> String {
     };
     // The papers take a list of their own where they would not fit into the table.
     let narrow = terminal::width().is_some_and(|columns| columns < WIDE);
-    let mut headings = vec!["id", "family", "waiting", "fairness", "bytes", "+lock", "+thread", "timed"];
+    let mut headings = vec!["id", "family", "waiting", "fairness", "bytes", "+lock", "+thread", "try", "timed"];
     if !narrow {
         headings.push("paper");
     }
@@ -112,6 +117,7 @@ fn group(role: Role) -> String {
         let id = if l.default { format!("{} *", l.id) } else { l.id.into() };
         let mut row = vec![id, l.family.into(), l.waiting.into(), l.fairness.into()];
         row.extend(bytes);
+        row.push(if l.trylock { "yes" } else { "no" }.into());
         row.push(l.timed.into());
         if narrow {
             papers += &format!(" {:<18}  {}\n", l.id, l.paper);

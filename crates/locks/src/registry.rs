@@ -97,7 +97,12 @@ const GLIBC_MUTEX: LockInfo = LockInfo {
 };
 
 const fn native(role: Role, id: &'static str, summary: &'static str, preloaded: bool) -> Entry {
-    let info = LockInfo { id, summary, ..GLIBC_MUTEX };
+    let (waiting, paper) = match role {
+        Role::Mutex => (GLIBC_MUTEX.waiting, GLIBC_MUTEX.paper),
+        Role::RwLock => (WaitingPolicy::SpinThenPark, "none: glibc's source"),
+        Role::Spin => (WaitingPolicy::Spin, "none: glibc's source"),
+    };
+    let info = LockInfo { id, summary, waiting, paper, ..GLIBC_MUTEX };
     Entry { role, info, body_bytes: 0, extra_bytes_per_lock: 0, bytes_per_acquisition: 0, preloaded }
 }
 

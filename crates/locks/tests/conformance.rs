@@ -4,17 +4,31 @@ use lockswap_conformance::{self as conformance, Threads};
 use lockswap_locks::for_each_lock;
 use lockswap_locks::registry::{self, Role};
 use lockswap_platform::{set_override, Native, Single, TopologyOverride};
+use std::sync::mpsc;
 use std::time::Duration;
+
+/// Far longer than one check takes, also in an emulator.
+const LIMIT: Duration = Duration::from_secs(180);
 
 struct StdThreads;
 
 impl Threads for StdThreads {
     fn run<'a>(bodies: Vec<Box<dyn FnOnce() + Send + 'a>>) {
+        let what = std::thread::current().name().unwrap_or_default().to_owned();
+        let (done, watch) = mpsc::channel::<()>();
+        let watchdog = std::thread::spawn(move || {
+            if watch.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Timeout) {
+                eprintln!("{what} hangs; --nocapture shows the lock");
+                std::process::abort();
+            }
+        });
         std::thread::scope(|scope| {
             for body in bodies {
                 scope.spawn(body);
             }
         });
+        drop(done);
+        watchdog.join().expect("the watchdog ends when its channel closes");
     }
 
     fn settle() {

@@ -174,25 +174,40 @@ impl<L: RawRwLock<Native>> InPlace<L> {
         }
     }
 
+    /// Runs `acquire` with a deadline; the error of a bad deadline comes first. Nothing if the rwlock is glibc's.
+    ///
+    /// # Safety
+    /// `rwlock` is the program's.
+    unsafe fn until(
+        rwlock: *mut pthread_rwlock_t,
+        deadline: Result<Deadline, c_int>,
+        acquire: unsafe fn(&RwLock, &L, Option<Deadline>) -> c_int,
+    ) -> Option<c_int> {
+        // SAFETY: as for this call.
+        unsafe {
+            let (ours, lock) = Self::adopt(rwlock)?;
+            Some(match deadline {
+                Ok(deadline) => acquire(ours, lock, Some(deadline)),
+                Err(error) => error,
+            })
+        }
+    }
+
     unsafe extern "C-unwind" fn timedrdlock(rwlock: *mut pthread_rwlock_t, abstime: *const timespec) -> c_int {
         // SAFETY: the program's rwlock and time.
         unsafe {
-            match (Self::adopt(rwlock), deadline::deadline(Clock::Realtime, abstime)) {
-                (None, _) => REAL.pthread_rwlock_timedrdlock.get()(rwlock, abstime),
-                (_, Err(error)) => error,
-                (Some((ours, lock)), Ok(deadline)) => Self::read(ours, lock, Some(deadline)),
-            }
+            let deadline = deadline::deadline(Clock::Realtime, abstime);
+            Self::until(rwlock, deadline, Self::read)
+                .unwrap_or_else(|| REAL.pthread_rwlock_timedrdlock.get()(rwlock, abstime))
         }
     }
 
     unsafe extern "C-unwind" fn timedwrlock(rwlock: *mut pthread_rwlock_t, abstime: *const timespec) -> c_int {
         // SAFETY: the program's rwlock and time.
         unsafe {
-            match (Self::adopt(rwlock), deadline::deadline(Clock::Realtime, abstime)) {
-                (None, _) => REAL.pthread_rwlock_timedwrlock.get()(rwlock, abstime),
-                (_, Err(error)) => error,
-                (Some((ours, lock)), Ok(deadline)) => Self::write(ours, lock, Some(deadline)),
-            }
+            let deadline = deadline::deadline(Clock::Realtime, abstime);
+            Self::until(rwlock, deadline, Self::write)
+                .unwrap_or_else(|| REAL.pthread_rwlock_timedwrlock.get()(rwlock, abstime))
         }
     }
 
@@ -204,11 +219,8 @@ impl<L: RawRwLock<Native>> InPlace<L> {
         // SAFETY: the program's rwlock and time.
         unsafe {
             let deadline = deadline::clock(clock).and_then(|clock| deadline::deadline(clock, abstime));
-            match (Self::adopt(rwlock), deadline) {
-                (None, _) => REAL.pthread_rwlock_clockrdlock.get()(rwlock, clock, abstime),
-                (_, Err(error)) => error,
-                (Some((ours, lock)), Ok(deadline)) => Self::read(ours, lock, Some(deadline)),
-            }
+            Self::until(rwlock, deadline, Self::read)
+                .unwrap_or_else(|| REAL.pthread_rwlock_clockrdlock.get()(rwlock, clock, abstime))
         }
     }
 
@@ -220,11 +232,8 @@ impl<L: RawRwLock<Native>> InPlace<L> {
         // SAFETY: the program's rwlock and time.
         unsafe {
             let deadline = deadline::clock(clock).and_then(|clock| deadline::deadline(clock, abstime));
-            match (Self::adopt(rwlock), deadline) {
-                (None, _) => REAL.pthread_rwlock_clockwrlock.get()(rwlock, clock, abstime),
-                (_, Err(error)) => error,
-                (Some((ours, lock)), Ok(deadline)) => Self::write(ours, lock, Some(deadline)),
-            }
+            Self::until(rwlock, deadline, Self::write)
+                .unwrap_or_else(|| REAL.pthread_rwlock_clockwrlock.get()(rwlock, clock, abstime))
         }
     }
 
