@@ -3,8 +3,9 @@
 use lockswap_conformance::{self as conformance, Threads};
 use lockswap_locks::for_each_lock;
 use lockswap_locks::registry::{self, Role};
+use lockswap_locks::{Context, TimedLock};
 use lockswap_platform::{set_override, Native, Single, TopologyOverride};
-use std::sync::mpsc;
+use std::sync::{mpsc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Far longer than one check takes, also in an emulator.
@@ -66,12 +67,20 @@ for_each_lock!(tests);
 /// Declared machines, NODESxCPUS: all waiters local, and each CPU a node of its own.
 const TOPOLOGIES: [&str; 2] = ["1x64", "64x1"];
 
+/// Declares the machine, which holds for the whole process: one test at a time, while the result lives.
+fn declare(nodes: &[u8]) -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    set_override(TopologyOverride::parse(nodes).unwrap());
+    alone
+}
+
 fn check(role: Role, checks: &[(&str, fn())]) {
     for (id, conforms) in checks {
         assert_eq!(registry::find(role, id).map(|entry| entry.info.id), Some(*id), "{id} is registered under its id");
         for nodes in TOPOLOGIES {
             println!("{} {id} on {nodes}", role.name());
-            set_override(TopologyOverride::parse(nodes.as_bytes()).unwrap());
+            let _alone = declare(nodes.as_bytes());
             conforms();
         }
     }
@@ -80,6 +89,57 @@ fn check(role: Role, checks: &[(&str, fn())]) {
 #[test]
 fn every_mutex_conforms() {
     check(Role::Mutex, MUTEXES);
+}
+
+/// Waiters of two nodes queue alternately; those of the holder's node are served before the others.
+fn serves_its_node_first<L: TimedLock<Native>>(cpus: &[usize]) {
+    const WAITERS: usize = 6;
+    let lock = L::new();
+    let order = Mutex::new(Vec::new());
+    pin(cpus[0]);
+    let holder = L::Ctx::new();
+    // SAFETY: contexts are fresh, serve one acquisition, and are leaked or outlive the lock.
+    unsafe {
+        lock.lock(&holder);
+        std::thread::scope(|scope| {
+            for waiter in 0..WAITERS {
+                let (lock, order, cpu) = (&lock, &order, cpus[waiter % 2]);
+                scope.spawn(move || {
+                    pin(cpu);
+                    let cx = Box::leak(Box::new(L::Ctx::new()));
+                    lock.lock(cx);
+                    order.lock().unwrap().push(waiter);
+                    lock.unlock(cx);
+                });
+                StdThreads::settle();
+            }
+            lock.unlock(&holder);
+        });
+    }
+    assert_eq!(*order.lock().unwrap(), [0, 2, 4, 1, 3, 5], "{}", L::INFO.id);
+}
+
+fn allowed_cpus() -> Vec<usize> {
+    let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+    (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect()
+}
+
+fn pin(cpu: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(cpu);
+    rustix::thread::sched_setaffinity(None, &set).unwrap();
+}
+
+#[test]
+fn numa_locks_serve_the_holders_node_first() {
+    let cpus = allowed_cpus();
+    if cpus.len() < 2 {
+        println!("not checked: needs two CPUs");
+        return;
+    }
+    let _alone = declare(b"64x1");
+    serves_its_node_first::<lockswap_locks::numa::cna::Cna<Native>>(&cpus);
+    serves_its_node_first::<lockswap_locks::shuffle::shfllock::ShflLock<Native>>(&cpus);
 }
 
 #[test]

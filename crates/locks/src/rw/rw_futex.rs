@@ -32,6 +32,9 @@ pub struct RwFutex<P: Platform> {
     write_gate: P::U32,
 }
 
+/// A flag, the gate where those that it speaks of sleep, and how many of them may be woken at once.
+type Sleepers<'a, P> = (u32, &'a <P as Platform>::U32, u32);
+
 fn is_free(state: u32) -> bool {
     state & (WRITER | READERS) == 0
 }
@@ -92,18 +95,36 @@ impl<P: Platform> RwFutex<P> {
         }
     }
 
+    /// The sleepers that `flags` says there are, readers before writers: their flag, their gate, and how many to wake.
+    fn sleepers(&self, flags: u32) -> Option<Sleepers<'_, P>> {
+        if flags & READERS_SLEEP != 0 {
+            Some((READERS_SLEEP, &self.read_gate, u32::MAX))
+        } else if flags & WRITERS_SLEEP != 0 {
+            Some((WRITERS_SLEEP, &self.write_gate, 1))
+        } else {
+            None
+        }
+    }
+
+    /// Whom to wake when the lock becomes free in `state`.
+    fn next_in(&self, state: u32, preference: Preference) -> Option<Sleepers<'_, P>> {
+        let writers = match preference {
+            Preference::Readers => None,
+            Preference::Writers => self.sleepers(state & WRITERS_SLEEP),
+        };
+        writers.or_else(|| self.sleepers(state))
+    }
+
     /// Wakes sleepers of a lock that was seen free in `state`.
     #[cold]
     fn wake(&self, mut state: u32, preference: Preference) {
-        while is_free(state) && state & (READERS_SLEEP | WRITERS_SLEEP) != 0 {
-            let readers_first = preference == Preference::Readers && state & READERS_SLEEP != 0;
-            let flag = if readers_first || state & WRITERS_SLEEP == 0 { READERS_SLEEP } else { WRITERS_SLEEP };
+        while is_free(state) {
+            let Some((flag, gate, most)) = self.next_in(state, preference) else { return };
             // Relaxed: the gate publishes.
             if let Err(found) = self.state.compare_exchange(state, state & !flag, Ordering::Relaxed) {
                 state = found;
                 continue;
             }
-            let (gate, most) = if flag == READERS_SLEEP { (&self.read_gate, u32::MAX) } else { (&self.write_gate, 1) };
             // ORDER(gate): Release pairs with the Acquire in `acquire`.
             gate.fetch_add(1, Ordering::Release);
             if P::unpark(gate, most) != 0 {
@@ -111,6 +132,56 @@ impl<P: Platform> RwFutex<P> {
             }
             // Nobody slept there (any more): the others must not be forgotten.
             state = self.state.load(Ordering::Relaxed);
+        }
+    }
+
+    /// Gives up one hold; `without` computes what is left of a state without it.
+    ///
+    /// The lock's memory may be gone as soon as the lock is free, so everything that sleepers need happens before. First
+    /// the flag of those to be woken is cleared: whoever is about to sleep must set it again, which the release notices.
+    /// Then the gates of all who may sleep open: whoever is about to sleep looks again. Then the lock is released, and
+    /// the sleepers are woken by the address of their gate.
+    fn release(&self, preference: Preference, without: impl Fn(u32) -> u32) {
+        let mut chosen = None;
+        // Relaxed: the exchanges decide.
+        let mut state = self.state.load(Ordering::Relaxed);
+        let left = loop {
+            let left = without(state);
+            if is_free(left) {
+                chosen = chosen.or_else(|| self.next_in(left, preference));
+            }
+            let flag = chosen.map_or(0, |(flag, ..)| flag);
+            if state & flag != 0 && is_free(left) {
+                // Relaxed: the gates publish.
+                state = match self.state.compare_exchange(state, state & !flag, Ordering::Relaxed) {
+                    Err(found) => found,
+                    Ok(_) => {
+                        for (_, gate, _) in
+                            [READERS_SLEEP, WRITERS_SLEEP].iter().filter_map(|f| self.sleepers(state & f))
+                        {
+                            // ORDER(gate): Release pairs with the Acquire in `acquire`.
+                            gate.fetch_add(1, Ordering::Release);
+                        }
+                        state & !flag
+                    }
+                };
+                continue;
+            }
+            // ORDER(hand-off): Release pairs with the Acquires of `try_read` and `write`; publishes the critical section.
+            // LAST: the lock may be destroyed after this exchange.
+            match self.state.compare_exchange(state, left, Ordering::Release) {
+                Err(found) => state = found,
+                Ok(_) => break left,
+            }
+        };
+        // Also where a reader has slipped in meanwhile: those whose flag is gone must set it again.
+        if let Some((_, gate, most)) = chosen {
+            if P::unpark(gate, most) == 0 {
+                // The flag was older than its sleepers: the others must not be forgotten.
+                if let Some((_, gate, most)) = self.sleepers(left & (READERS_SLEEP | WRITERS_SLEEP)) {
+                    P::unpark(gate, most);
+                }
+            }
         }
     }
 }
@@ -195,20 +266,12 @@ unsafe impl<P: Platform> RawRwLock<P> for RwFutex<P> {
 
     #[inline]
     unsafe fn unlock_read(&self, preference: Preference) {
-        // ORDER(hand-off): Release pairs with the Acquire in `write`; the reads inside are over.
-        let state = self.state.fetch_sub(1, Ordering::Release) - 1;
-        if is_free(state) && state != 0 {
-            self.wake(state, preference);
-        }
+        self.release(preference, |state| state - 1);
     }
 
     #[inline]
     unsafe fn unlock_write(&self, preference: Preference) {
-        // ORDER(hand-off): Release pairs with the Acquires of `read` and `write`; publishes the critical section.
-        let state = self.state.fetch_and(!WRITER, Ordering::Release) & !WRITER;
-        if state != 0 {
-            self.wake(state, preference);
-        }
+        self.release(preference, |state| state & !WRITER);
     }
 
     fn is_write_locked(&self) -> bool {

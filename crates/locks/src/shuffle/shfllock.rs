@@ -55,19 +55,32 @@ pub trait Blocking: Waiting {
     /// Whether a newcomer may take a free lock while others queue. Where the head of the queue may be asleep, the lock
     /// would otherwise be idle until it has woken up.
     const STEALS_FROM_QUEUE: bool;
-    /// Waits until the lock looks free.
-    fn wait_free<P: Platform>(held: &P::U32);
+    /// Waits until `status` is granted, which it returns, or, as long as this thread is awake, until `has_work` says so.
+    fn wait_turn<P: Platform>(status: &P::U32, has_work: impl Fn() -> bool) -> bool;
+    /// Waits until the lock looks free, or, as long as this thread is awake, until `has_work` says so.
+    fn wait_free<P: Platform>(held: &P::U32, has_work: impl Fn() -> bool);
     /// Marks the lock free; the lock's memory may be gone when this returns.
     fn release<P: Platform>(held: &P::U32);
+}
+
+/// Whether it is the waiter's turn, or else whether it has work; nothing if neither.
+fn turn_or_work<P: Platform>(status: &P::U32, has_work: &impl Fn() -> bool) -> Option<bool> {
+    // ORDER(head): Acquire pairs with the Release in `Waiting::grant`.
+    let granted = status.load(Ordering::Acquire) == GRANTED;
+    (granted || has_work()).then_some(granted)
 }
 
 impl Blocking for Spin {
     const STEALS_FROM_QUEUE: bool = false;
 
+    fn wait_turn<P: Platform>(status: &P::U32, has_work: impl Fn() -> bool) -> bool {
+        P::spin_map(|| turn_or_work::<P>(status, &has_work))
+    }
+
     #[inline]
-    fn wait_free<P: Platform>(held: &P::U32) {
+    fn wait_free<P: Platform>(held: &P::U32, has_work: impl Fn() -> bool) {
         // Relaxed: the swap that follows acquires.
-        P::spin_map(|| (held.load(Ordering::Relaxed) == FREE).then_some(()));
+        P::spin_map(|| (held.load(Ordering::Relaxed) == FREE || has_work()).then_some(()));
     }
 
     #[inline]
@@ -81,13 +94,20 @@ impl Blocking for Spin {
 impl Blocking for SpinThenPark {
     const STEALS_FROM_QUEUE: bool = true;
 
-    fn wait_free<P: Platform>(held: &P::U32) {
+    fn wait_turn<P: Platform>(status: &P::U32, has_work: impl Fn() -> bool) -> bool {
+        P::spin_map_bounded(SPINS_BEFORE_PARK, || turn_or_work::<P>(status, &has_work)).unwrap_or_else(|| {
+            Self::wait::<P>(status);
+            true
+        })
+    }
+
+    fn wait_free<P: Platform>(held: &P::U32, has_work: impl Fn() -> bool) {
         // Relaxed throughout: the swap that follows acquires.
-        let free = || (held.load(Ordering::Relaxed) == FREE).then_some(());
-        if P::spin_map_bounded(SPINS_BEFORE_PARK, free).is_some() {
+        let free = || held.load(Ordering::Relaxed) == FREE;
+        if P::spin_map_bounded(SPINS_BEFORE_PARK, || (free() || has_work()).then_some(())).is_some() {
             return;
         }
-        while free().is_none() {
+        while !free() {
             let asleep = held.compare_exchange(HELD, HEAD_ASLEEP, Ordering::Relaxed);
             if asleep != Err(FREE) {
                 P::park(held, HEAD_ASLEEP, None);
@@ -173,18 +193,11 @@ impl<P: Platform, G: Group, W: Blocking> Shfl<P, G, W> {
 
     /// Waits until `node` is the head of the queue; shuffles while it has that role.
     fn wait_for_head(&self, node: &Node<P>) {
-        // ORDER(head): Acquire pairs with the Release in `Waiting::grant`.
-        let granted = || node.status.load(Ordering::Acquire) == GRANTED;
-        loop {
-            let event = P::spin_map_bounded(SPINS_BEFORE_PARK, || {
-                (granted() || (node.is_shuffler() && node.may_advance())).then_some(())
-            });
-            if event.is_none() || granted() {
-                break;
-            }
+        // Relaxed: only decides when to stop.
+        let granted = || node.status.load(Ordering::Relaxed) == GRANTED;
+        while !W::wait_turn::<P>(&node.status, || node.is_shuffler() && node.may_advance()) {
             self.shuffle(node, granted);
         }
-        W::wait::<P>(&node.status);
     }
 
     /// Waits at the head of the queue until the lock is acquired. A head that has lost to newcomers [`PATIENCE`] times
@@ -198,15 +211,16 @@ impl<P: Platform, G: Group, W: Blocking> Shfl<P, G, W> {
         let mut lost = 0;
         while !self.acquire_free() {
             // Relaxed: acquired with the grant, or this thread's own.
-            if node.is_shuffler() || node.batch.load(Ordering::Relaxed) == 0 {
+            let leads = node.is_shuffler() || node.batch.load(Ordering::Relaxed) == 0;
+            let has_work = || leads && node.may_advance();
+            if has_work() {
                 // Relaxed: only decides when to stop.
                 self.shuffle(node, || self.held.load(Ordering::Relaxed) == FREE);
-            }
-            if lost < PATIENCE {
-                W::wait_free::<P>(&self.held);
+            } else if lost < PATIENCE {
+                W::wait_free::<P>(&self.held, has_work);
                 lost += 1;
             } else {
-                Spin::wait_free::<P>(&self.held);
+                Spin::wait_free::<P>(&self.held, has_work);
             }
         }
     }
