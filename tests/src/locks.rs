@@ -47,7 +47,7 @@ fn mutex_ids() -> Vec<String> {
     mutexes.map(|lock| lock["id"].as_str().expect("each lock has an id").to_string()).collect()
 }
 
-/// Every lock that is preloaded, and the NUMA ones on a simulated machine with two nodes. `LOCKSWAP_E2E_LOCKS=a,b`
+/// Every lock that is preloaded, and the NUMA ones on a simulated machine with two nodes. `LOCKSWAP_TEST_LOCKS=a,b`
 /// narrows them down.
 pub fn variants() -> &'static [Variant] {
     static VARIANTS: OnceLock<Vec<Variant>> = OnceLock::new();
@@ -55,7 +55,7 @@ pub fn variants() -> &'static [Variant] {
         let mut ids = mutex_ids();
         assert!(ids.iter().any(|id| id == "interposed-pthread"), "lockswap list lacks interposed-pthread: {ids:?}");
         ids.retain(|id| id != "pthread");
-        if let Ok(wanted) = std::env::var("LOCKSWAP_E2E_LOCKS") {
+        if let Ok(wanted) = std::env::var("LOCKSWAP_TEST_LOCKS") {
             ids.retain(|id| wanted.split(',').any(|want| want == id));
         }
         let numa = |id: &&String| id.starts_with("cna") || id.starts_with("shfllock");

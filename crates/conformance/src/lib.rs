@@ -255,6 +255,8 @@ fn leaves_freed_memory_alone<P: Platform, L: Lock<P>, T: Threads>() {
                 left == 0
             };
             if last {
+                // SAFETY: the memory is still a lock's.
+                P::spin_map(|| unsafe { &*memory.0 }.is_quiet().then_some(()));
                 // SAFETY: no other user is left: all have released the lock, which ends their use of it.
                 unsafe { memory.0.cast::<u8>().write_bytes(POISON, size_of::<L>()) };
                 freed.store(true, SeqCst);

@@ -11,8 +11,14 @@ pub enum Family {
     Queue,
     /// A queue that prefers waiters of the holder's NUMA node.
     Numa,
+    /// Some waiters are set aside so that fewer compete.
+    LoadControl,
     /// Waiters reorder the queue while they wait (ShflLock).
     Shuffle,
+    /// Big cores may overtake little ones (LibASL).
+    Asymmetric,
+    /// The lock travels along a route through the CPUs (RON).
+    Routed,
     /// Shared and exclusive modes.
     ReadWrite,
 }
@@ -25,7 +31,10 @@ impl Family {
             Family::Flat => "flat",
             Family::Queue => "queue",
             Family::Numa => "numa",
+            Family::LoadControl => "load-control",
             Family::Shuffle => "shuffle",
+            Family::Asymmetric => "asymmetric",
+            Family::Routed => "routed",
             Family::ReadWrite => "rw",
         }
     }
@@ -60,6 +69,8 @@ pub enum Fairness {
     Unfair,
     /// First come, first served.
     Fifo,
+    /// While a thread waits in the queue, each other thread acquires at most this many times.
+    Bounded(u32),
     /// Overtaking is possible but every waiter is served eventually.
     LongTerm,
 }
@@ -70,6 +81,7 @@ impl Fairness {
         match self {
             Fairness::Unfair => "unfair",
             Fairness::Fifo => "fifo",
+            Fairness::Bounded(_) => "bounded",
             Fairness::LongTerm => "long-term",
         }
     }

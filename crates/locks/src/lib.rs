@@ -41,7 +41,7 @@ impl Context for () {
 /// # Safety
 /// Between the return of an acquisition and the call of the matching `unlock`, no other acquisition returns; everything
 /// before `unlock` happens-before the return of the next acquisition. Once `unlock` lets another thread acquire, the lock
-/// is not accessed any more by the thread that released it: its memory may be gone.
+/// is not accessed any more by the thread that released it: its memory may be gone. (A lock that is not quiet yet may be.)
 pub unsafe trait RawLock<P: Platform>: Send + Sync + Sized + 'static {
     /// What is known about the lock.
     const INFO: LockInfo;
@@ -50,6 +50,13 @@ pub unsafe trait RawLock<P: Platform>: Send + Sync + Sized + 'static {
 
     /// A free lock. Its bytes are all zero.
     fn new() -> Self;
+
+    /// Whether no thread that has released the lock still touches it, so that a lock that nobody else uses may be
+    /// destroyed. Only a lock that does not lie in the pthread object ([`registry::fits_in_place`]) may say no, because
+    /// a program may reuse a mutex's memory without a word.
+    fn is_quiet(&self) -> bool {
+        true
+    }
 
     /// Acquires the lock.
     ///

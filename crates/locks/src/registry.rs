@@ -109,13 +109,24 @@ const fn native(role: Role, id: &'static str, summary: &'static str, preloaded: 
 /// A context sits in a slot of its own cache line; the holder's address is kept in the mutex.
 pub const CONTEXT_SLOT_BYTES: usize = 64;
 
+/// Bytes that a lock may take inside a pthread mutex or rwlock, the address of the holder's context included. A lock
+/// that takes more lies outside, and the object holds its address.
+pub const PLACE_BYTES: usize = 16;
+
+/// Whether a lock of `bytes` bytes lies inside the pthread object, which also keeps the address of a context or not.
+pub const fn fits_in_place(bytes: usize, has_context: bool) -> bool {
+    bytes + if has_context { size_of::<usize>() } else { 0 } <= PLACE_BYTES
+}
+
 const fn mutex<L: RawLock<Native>>() -> Entry {
     let has_context = size_of::<L::Ctx>() != 0;
+    let in_place = fits_in_place(size_of::<L>(), has_context);
     Entry {
         role: Role::Mutex,
         info: L::INFO,
-        body_bytes: size_of::<L>() + if has_context { size_of::<usize>() } else { 0 },
-        extra_bytes_per_lock: 0,
+        body_bytes: if in_place { size_of::<L>() } else { size_of::<usize>() }
+            + if has_context { size_of::<usize>() } else { 0 },
+        extra_bytes_per_lock: if in_place { 0 } else { size_of::<L>() },
         bytes_per_acquisition: if has_context { CONTEXT_SLOT_BYTES } else { 0 },
         preloaded: true,
     }
@@ -126,11 +137,12 @@ const fn spin<L: RawLock<Native>>() -> Entry {
 }
 
 const fn rwlock<L: RawRwLock<Native>>() -> Entry {
+    let in_place = fits_in_place(size_of::<L>(), false);
     Entry {
         role: Role::RwLock,
         info: L::INFO,
-        body_bytes: size_of::<L>(),
-        extra_bytes_per_lock: 0,
+        body_bytes: if in_place { size_of::<L>() } else { size_of::<usize>() },
+        extra_bytes_per_lock: if in_place { 0 } else { size_of::<L>() },
         bytes_per_acquisition: 0,
         preloaded: true,
     }

@@ -6,6 +6,9 @@
 //! [`Platform::spin_map`] or [`Platform::park`], and nothing else is asked of the world.
 #![no_std]
 
+#[cfg(test)]
+extern crate std;
+
 mod native;
 mod single;
 mod time;
@@ -15,7 +18,7 @@ pub use core::sync::atomic::Ordering;
 pub use native::Native;
 pub use single::Single;
 pub use time::{Clock, Deadline, Ns};
-pub use topology::{set_override, TopologyOverride, MAX_CPUS};
+pub use topology::{set_big, set_override, set_route, CpuList, TopologyOverride, MAX_CPUS, MAX_RANKS};
 
 /// An atomic integer of type `V`.
 pub trait AtomicInt<V>: Send + Sync {
@@ -80,6 +83,24 @@ pub enum Wake {
     TimedOut,
 }
 
+/// What a CPU is good for, on machines whose CPUs differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CoreKind {
+    /// One of the fastest; every CPU of a machine whose CPUs are alike.
+    Big,
+    /// Any slower one.
+    Little,
+}
+
+/// A table that all locks of the process share; which lock uses it decides what is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SharedTable {
+    /// Where waiters of mutexes wait.
+    Waiters,
+    /// Where readers of read-write locks leave their mark.
+    Readers,
+}
+
 /// One machine that locks run on.
 pub trait Platform: Sized + Send + Sync + 'static {
     /// An atomic byte.
@@ -108,6 +129,24 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn cpu() -> u32;
     /// The NUMA node of the CPU this thread runs on; it may have moved on return.
     fn node() -> u32;
+    /// The last-level-cache group of the CPU this thread runs on, numbered over the whole machine; the node where the
+    /// groups are not known.
+    fn llc() -> u32;
+    /// The kind of the CPU this thread runs on.
+    fn kind() -> CoreKind;
+    /// The position of the CPU this thread runs on along the route through all CPUs, less than [`Platform::ranks`]. Two
+    /// CPUs may share one where there are more than [`MAX_RANKS`].
+    fn rank() -> u32;
+    /// The number of positions on the route, at least 1 and at most [`MAX_RANKS`]; constant once threads use locks.
+    fn ranks() -> u32;
+    /// A number that no other living thread has; not 0.
+    fn thread() -> usize;
+    /// The process's one table of the sort: all zero at first, a power of two long.
+    fn slots(table: SharedTable) -> &'static [Self::Usize];
+    /// How long a thread on a little CPU stands back for others, at most: the reorder window of LibASL, ns.
+    fn reorder_window() -> Ns;
+    /// Leaves the CPU for about `ns` ns.
+    fn sleep(ns: Ns);
     /// A number in `0..n`: random on hardware, a branch where all choices are explored. `n` is not 0.
     fn choose(n: u32) -> u32;
     /// Sleeps while `word` holds `expected`, until woken by [`Platform::unpark`] on the same word.

@@ -3,7 +3,7 @@
 //! Types have the layout of [`Native`]'s, so that a lock taken here can be released there after a second thread has
 //! been started.
 
-use crate::{AtomicInt, AtomicPtrCell, Clock, Deadline, Native, Ns, Ordering, Platform, Wake};
+use crate::{AtomicInt, AtomicPtrCell, Clock, CoreKind, Deadline, Native, Ns, Ordering, Platform, SharedTable, Wake};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU8, AtomicUsize};
 
 /// The hardware, without atomic read-modify-write instructions.
@@ -130,6 +130,33 @@ impl Platform for Single {
     }
     fn node() -> u32 {
         Native::node()
+    }
+    fn llc() -> u32 {
+        Native::llc()
+    }
+    fn kind() -> CoreKind {
+        Native::kind()
+    }
+    fn rank() -> u32 {
+        Native::rank()
+    }
+    fn ranks() -> u32 {
+        Native::ranks()
+    }
+    fn thread() -> usize {
+        Native::thread()
+    }
+    #[inline(always)]
+    fn slots(table: SharedTable) -> &'static [SingleUsize] {
+        let slots = Native::slots(table);
+        // SAFETY: `SingleUsize` is a transparent wrapper of the same atomic.
+        unsafe { core::slice::from_raw_parts(slots.as_ptr().cast(), slots.len()) }
+    }
+    fn reorder_window() -> Ns {
+        Native::reorder_window()
+    }
+    fn sleep(ns: Ns) {
+        Native::sleep(ns);
     }
     fn choose(n: u32) -> u32 {
         Native::choose(n)

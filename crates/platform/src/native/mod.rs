@@ -3,7 +3,9 @@
 mod rseq;
 mod wait;
 
-use crate::{topology, AtomicInt, AtomicPtrCell, Clock, DataCell, Deadline, Ns, Ordering, Platform, Wake};
+use crate::{
+    topology, AtomicInt, AtomicPtrCell, Clock, CoreKind, DataCell, Deadline, Ns, Ordering, Platform, SharedTable, Wake,
+};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU8, AtomicUsize};
 
@@ -112,6 +114,15 @@ impl<T: Send> DataCell<T> for NativeData<T> {
     }
 }
 
+/// Slots in each shared table.
+const SLOTS: usize = 4096;
+static WAITERS: [AtomicUsize; SLOTS] = [const { AtomicUsize::new(0) }; SLOTS];
+static READERS: [AtomicUsize; SLOTS] = [const { AtomicUsize::new(0) }; SLOTS];
+
+/// The reorder window of a thread outside any epoch, ns (LibASL, section 3.3: long enough to matter to nobody, short
+/// enough to prevent starvation).
+const LONGEST_WINDOW: Ns = 100_000_000;
+
 impl Platform for Native {
     type U8 = AtomicU8;
     type U32 = AtomicU32;
@@ -178,6 +189,48 @@ impl Platform for Native {
     fn node() -> u32 {
         let (cpu, node) = rseq::cpu_and_node();
         topology::declared_node(cpu).unwrap_or(node)
+    }
+
+    #[inline]
+    fn llc() -> u32 {
+        Self::node()
+    }
+
+    #[inline]
+    fn kind() -> CoreKind {
+        topology::kind(Self::cpu())
+    }
+
+    #[inline]
+    fn rank() -> u32 {
+        topology::rank(Self::cpu()) % Self::ranks()
+    }
+
+    #[inline]
+    fn ranks() -> u32 {
+        wait::highest_cpu().saturating_add(1).min(topology::MAX_RANKS as u32)
+    }
+
+    #[inline(always)]
+    fn thread() -> usize {
+        rseq::thread_pointer()
+    }
+
+    #[inline]
+    fn slots(table: SharedTable) -> &'static [AtomicUsize] {
+        match table {
+            SharedTable::Waiters => &WAITERS,
+            SharedTable::Readers => &READERS,
+        }
+    }
+
+    #[inline]
+    fn reorder_window() -> Ns {
+        LONGEST_WINDOW
+    }
+
+    fn sleep(ns: Ns) {
+        wait::nap(ns);
     }
 
     #[inline]

@@ -34,9 +34,15 @@ fn offset_address() -> *const isize {
     address
 }
 
-/// The thread pointer.
+/// The thread pointer as a number: different for all living threads.
 #[inline(always)]
-fn thread_pointer() -> *const u8 {
+pub fn thread_pointer() -> usize {
+    thread_area().addr()
+}
+
+/// The address that the thread pointer holds.
+#[inline(always)]
+fn thread_area() -> *const u8 {
     let pointer: *const u8;
     // SAFETY: reads a register, or the word of the thread control block that holds its own address.
     unsafe {
@@ -90,7 +96,7 @@ pub fn cpu_and_node() -> (u32, u32) {
         // SAFETY: glibc reserved the area for every thread at this offset. The kernel writes it when the thread moves,
         // hence volatile.
         let (cpu, node) = unsafe {
-            let area = thread_pointer().offset(*offset);
+            let area = thread_area().offset(*offset);
             (area.offset(CPU_ID).cast::<i32>().read_volatile(), area.offset(NODE_ID).cast::<u32>().read_volatile())
         };
         if cpu >= 0 {

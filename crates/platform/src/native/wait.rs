@@ -2,7 +2,7 @@
 //! changes `errno`.
 
 use crate::{Clock, Deadline, Ns, Wake};
-use core::sync::atomic::{AtomicU32, AtomicU8, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use syscalls::{syscall, Errno, Sysno};
 
 /// Pause instructions before a spinning waiter starts to yield: about 20 us on the machines this was tuned on, an order
@@ -58,7 +58,8 @@ pub fn yield_cpu() {
     let _ = unsafe { syscall!(Sysno::sched_yield) };
 }
 
-fn nap(ns: Ns) {
+/// Leaves the CPU for about `ns` ns.
+pub fn nap(ns: Ns) {
     let time = timespec(ns);
     // SAFETY: `time` is a valid timespec; being woken early by a signal is fine.
     let _ = unsafe { syscall!(Sysno::nanosleep, &time as *const libc::timespec, 0) };
@@ -80,25 +81,37 @@ pub fn now(clock: Clock) -> Ns {
     Deadline::new(clock, time.tv_sec, time.tv_nsec as u32).at
 }
 
+/// What the affinity of the thread that asked first says, plus one; 0 before.
+static HIGHEST_CPU: AtomicU32 = AtomicU32::new(0);
+static HAS_ONE_CPU: AtomicBool = AtomicBool::new(false);
+
 /// Whether the process may use only one CPU: looked up once, from the affinity of the thread that asks first.
 pub fn has_one_cpu() -> bool {
-    const UNKNOWN: u8 = 0;
-    const ONE: u8 = 1;
-    const MORE: u8 = 2;
-    static CPUS: AtomicU8 = AtomicU8::new(UNKNOWN);
-    // Relaxed: threads that look it up at once find the same answer.
-    match CPUS.load(Ordering::Relaxed) {
-        UNKNOWN => {
-            let mut mask = [0u64; 1024 / 64 * 8];
-            let bytes = size_of_val(&mask);
-            // SAFETY: the kernel writes at most `bytes` bytes to `mask`.
-            let _ = unsafe { syscall!(Sysno::sched_getaffinity, 0, bytes, mask.as_mut_ptr()) };
-            let cpus: u32 = mask.iter().map(|word| word.count_ones()).sum();
-            CPUS.store(if cpus == 1 { ONE } else { MORE }, Ordering::Relaxed);
-            cpus == 1
-        }
-        known => known == ONE,
+    highest_cpu();
+    // Relaxed, here and below: threads that look it up at once find the same answer.
+    HAS_ONE_CPU.load(Ordering::Relaxed)
+}
+
+/// The highest number of a CPU that the process may use: looked up once, as above.
+#[inline]
+pub fn highest_cpu() -> u32 {
+    match HIGHEST_CPU.load(Ordering::Relaxed) {
+        0 => look_up_cpus(),
+        found => found - 1,
     }
+}
+
+#[cold]
+fn look_up_cpus() -> u32 {
+    let mut mask = [0u64; 1024 / 64 * 8];
+    let bytes = size_of_val(&mask);
+    // SAFETY: the kernel writes at most `bytes` bytes to `mask`.
+    let _ = unsafe { syscall!(Sysno::sched_getaffinity, 0, bytes, mask.as_mut_ptr()) };
+    let cpus: u32 = mask.iter().map(|word| word.count_ones()).sum();
+    let highest = mask.iter().rposition(|word| *word != 0).map_or(0, |word| word as u32 * 64 + mask[word].ilog2());
+    HAS_ONE_CPU.store(cpus == 1, Ordering::Relaxed);
+    HIGHEST_CPU.store(highest + 1, Ordering::Relaxed);
+    highest
 }
 
 pub fn futex_wait(word: &AtomicU32, expected: u32, until: Option<Deadline>) -> Wake {
