@@ -10,6 +10,7 @@ pub mod kv;
 pub mod micro;
 pub mod pthread;
 mod random;
+pub mod torture;
 
 /// A mutual-exclusion lock as the workloads use it.
 ///
