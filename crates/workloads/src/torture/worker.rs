@@ -116,7 +116,7 @@ impl<'a> Worker<'a> {
         }
         match self.random.below(32) {
             0 => std::thread::yield_now(),
-            1 => self.nap(100),
+            1 => self.nap(50),
             n if n < 16 => self.spin_for(300),
             _ => {}
         }
@@ -134,11 +134,11 @@ impl<'a> Worker<'a> {
 
     /// Stays inside for a while: mostly none, now and then long enough for waiters to go to sleep.
     pub fn hold(&mut self) {
-        match self.random.below(128) {
-            0..=63 => {}
-            64..=115 => self.spin_for(500),
-            116..=122 => std::thread::yield_now(),
-            123..=126 => self.nap(300),
+        match self.random.below(512) {
+            0..=255 => {}
+            256..=489 => self.spin_for(500),
+            490..=507 => std::thread::yield_now(),
+            508..=510 => self.nap(400),
             _ => self.nap(3000),
         }
     }
