@@ -83,7 +83,7 @@ fn a_reader_that_goes_away_makes_no_panic() {
 #[test]
 fn every_help_page_has_an_example() {
     let place = Place::new();
-    for subcommand in ["run", "compare", "list", "doctor", "preload-path"] {
+    for subcommand in ["run", "compare", "list", "doctor", "preload-path", "torture"] {
         let help = text(&place.output(&[subcommand, "--help"]).stdout);
         assert!(help.contains("Example"), "{subcommand}: {help}");
     }
