@@ -149,13 +149,17 @@ impl Mutex {
 }
 
 impl crate::Mutex for Mutex {
+    type Thread = ();
+
+    fn thread(&self) {}
+
     #[inline]
-    fn lock(&self) {
+    fn lock(&self, (): &mut ()) {
         Mutex::lock(self);
     }
 
     #[inline]
-    fn unlock(&self) {
+    fn unlock(&self, (): &mut ()) {
         Mutex::unlock(self);
     }
 }
@@ -337,13 +341,17 @@ impl Spin {
 }
 
 impl crate::Mutex for Spin {
+    type Thread = ();
+
+    fn thread(&self) {}
+
     #[inline]
-    fn lock(&self) {
+    fn lock(&self, (): &mut ()) {
         Spin::lock(self);
     }
 
     #[inline]
-    fn unlock(&self) {
+    fn unlock(&self, (): &mut ()) {
         Spin::unlock(self);
     }
 }

@@ -136,7 +136,9 @@ impl Watch<'_> {
             }
             for thread in 0..self.board.places.len() {
                 let (call, object, time) = self.board.at(thread);
-                if call == Call::None || time < self.patience {
+                // The child has a clock of its own, whose end is a better message.
+                let patience = if call == Call::ForkedChild { 2 * self.patience } else { self.patience };
+                if call == Call::None || time < patience {
                     continue;
                 }
                 let still = moved.get(object).map_or(last_change, |moved| moved.1);
