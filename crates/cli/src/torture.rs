@@ -1,9 +1,10 @@
 //! `lockswap torture`: every lock under everything that programs do to locks, in a process of its own.
 
 use crate::error::{UserError, USAGE};
-use crate::selection::{known, Selection, INTERPOSED, PLAIN, VARIABLES};
+use crate::selection::{known, Selection, PLAIN, VARIABLES};
 use crate::{hidden, terminal};
 use anyhow::Context;
+use lockswap_locks::info::Family;
 use lockswap_locks::registry::{self, Role};
 use lockswap_study::export::OutputFile;
 use lockswap_study::machine::Machine;
@@ -201,9 +202,14 @@ fn subjects(args: &TortureArgs) -> Result<Vec<(Role, &'static str)>, UserError> 
     Ok(subjects)
 }
 
+/// Whether it is glibc's own mutex that stands behind `id`.
+fn is_glibc_mutex(role: Role, id: &str) -> bool {
+    role == Role::Mutex && registry::find(role, id).is_some_and(|entry| entry.info.family == Family::Native)
+}
+
 /// The locks of a process whose lock of one role is under test; glibc's own mutexes stand beside glibc's own others.
 fn selection(role: Role, id: &str) -> Selection {
-    let glibc = role == Role::Mutex && [PLAIN, INTERPOSED].contains(&id);
+    let glibc = is_glibc_mutex(role, id);
     let of = |other: Role| match other {
         _ if other == role => Some(id.to_owned()),
         _ if glibc => Some(PLAIN.to_owned()),
@@ -235,8 +241,7 @@ fn torture(
         ("--patience", args.patience.to_string()),
     ];
     words.extend(options.into_iter().flat_map(|(option, value)| [OsString::from(option), value.into()]));
-    let glibc = [PLAIN, INTERPOSED].map(Some).contains(&selection.lock.as_deref());
-    words.extend(glibc.then(|| "--glibc".into()));
+    words.extend(is_glibc_mutex(role, id).then(|| "--glibc".into()));
     words.extend((!selection.is_plain()).then(|| "--preloaded".into()));
 
     // Its own watching thread ends it long before, with a better message.
@@ -321,6 +326,7 @@ fn render(results: &[LockResult], machine: &Machine, args: &TortureArgs, seed: u
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::selection::INTERPOSED;
     use clap::Parser;
 
     #[derive(Parser)]

@@ -114,6 +114,7 @@ pub fn direct(id: &str, kv: &KvConfig, effort: &Effort) -> Option<[Sample; 2]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lockswap_locks::info::Family;
     use lockswap_locks::registry::{self, Role};
     use std::time::Duration;
 
@@ -121,8 +122,8 @@ mod tests {
     fn every_lock_of_the_catalogue_runs_both_workloads() {
         let kv = KvConfig { threads: 3, duration: Duration::from_millis(100), ..KvConfig::default() };
         let effort = Effort { single: Duration::from_millis(1), ..Effort::default() };
-        for id in registry::ids(Role::Mutex) {
-            let expected = ![registry::PTHREAD, registry::INTERPOSED_PTHREAD].contains(&id);
+        for info in registry::ENTRIES.iter().filter(|entry| entry.role == Role::Mutex).map(|entry| entry.info) {
+            let (id, expected) = (info.id, info.family != Family::Native);
             let found = std::thread::scope(|scope| scope.spawn(|| direct(id, &kv, &effort)).join());
             let found = found.expect("no panic");
             assert_eq!(found.is_some(), expected, "{id}");

@@ -1,9 +1,11 @@
 //! `lockswap bench direct`: each lock behind the pthread functions, and called directly as in a program that was changed
 //! by hand, in one interleaved run of the same workloads.
 
-use super::{numbers_of, ratio_to, show, BenchArgs, LockResult, Quartiles, INTERPOSED, PTHREAD};
+use super::{numbers_of, ratio_to, show, BenchArgs, LockResult, Quartiles};
 use crate::terminal;
 use anyhow::Context;
+use lockswap_locks::info::Family;
+use lockswap_locks::registry::{self, Entry, Role};
 use lockswap_study::machine::Machine;
 use lockswap_workloads::direct::{self, KEY_VALUE, UNCONTENDED};
 use lockswap_workloads::kv::KvConfig;
@@ -17,9 +19,10 @@ pub const MEASUREMENTS: &[(&str, &str)] = &[(KEY_VALUE, "ns"), (UNCONTENDED, "ns
 /// What LiTL's authors found for programs under contention on the average of their locks (USENIX ATC 2016, section 4.3).
 const STUDY: f64 = 0.05;
 
-/// Each lock twice, side by side. The baselines have no lock of ours to call.
+/// Each lock twice, side by side. Where it is glibc's, there is no lock of ours to call.
 pub fn results(locks: Vec<String>) -> Vec<LockResult> {
-    let replaced = locks.into_iter().filter(|lock| ![PTHREAD, INTERPOSED].contains(&lock.as_str()));
+    let is_ours = |entry: &Entry| entry.info.family != Family::Native;
+    let replaced = locks.into_iter().filter(|lock| registry::find(Role::Mutex, lock).is_some_and(is_ours));
     let both = |lock: String| [LockResult { directly: true, ..LockResult::new(lock.clone()) }, LockResult::new(lock)];
     replaced.flat_map(both).collect()
 }
@@ -116,6 +119,7 @@ fn show_difference(ns: f64) -> String {
 mod tests {
     use super::*;
     use crate::bench::tests::result;
+    use crate::bench::{INTERPOSED, PTHREAD};
 
     #[test]
     fn both_forms_of_each_lock_stand_side_by_side() {

@@ -1,12 +1,14 @@
 //! A fork while other threads hold and await the objects: the child, which has one thread, uses them and ends.
 
 use super::calls::{self, describe, fail, Time};
-use super::objects::{name, MutexObject, MUTEXES};
+use super::objects::{name, MutexObject, Number, RwObject, MUTEXES, SHORT_LIVED};
 use super::watch::Call;
 use super::worker::Worker;
+use super::Round;
 use crate::pthread::{Cond, Kind, Mutex};
 use libc::{c_int, c_void, CLOCK_MONOTONIC, CLOCK_REALTIME, EBUSY, ETIMEDOUT};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
+use std::time::Duration;
 
 impl Worker<'_> {
     /// Forks while the calling thread holds the mutex, releases it, and waits for the child.
@@ -39,9 +41,6 @@ impl Worker<'_> {
         });
         self.round.forking.store(false, SeqCst);
         self.round.totals.forks.fetch_add(1, Relaxed);
-        if libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGALRM {
-            self.require(held, Err("the child of a fork, made while this thread held it, hangs".into()));
-        }
         if status != 0 {
             let status = std::os::unix::process::ExitStatusExt::from_raw(status);
             let status: std::process::ExitStatus = status;
@@ -49,89 +48,105 @@ impl Worker<'_> {
         }
     }
 
-    /// The child's life: its own mutex first, then everybody's, then a condition variable, then a second thread.
+    /// The child's life: its own mutex first, then everybody's, then new objects; all with a second thread at times.
     fn in_child(&mut self, held: usize) -> ! {
-        let round = self.round;
-        let seconds = round.config.patience.as_secs().clamp(1, 3600) as libc::c_uint;
-        // SAFETY: ends the child if it hangs; no handler is installed.
-        unsafe { libc::alarm(seconds) };
-        let own = &round.objects.mutexes[held];
+        let Round { config, objects, .. } = self.round;
+        end_after(config.patience);
+        let own = &objects.mutexes[held];
         // glibc lets nobody else than the thread that locked it release such a mutex, and the child's thread is another.
-        if round.config.glibc && matches!(own.kind, Kind::Recursive | Kind::ErrorCheck) {
-            require("pthread_mutex_trylock", held, calls::try_lock(&own.mutex), &[EBUSY]);
+        if config.glibc && matches!(own.kind, Kind::Recursive | Kind::ErrorCheck) {
+            step(Call::TryLock, held, || calls::try_lock(&own.mutex), &[EBUSY]);
         } else {
-            require("pthread_mutex_trylock", held, calls::try_lock(&own.mutex), expected_of_holder(own));
             if own.kind == Kind::Recursive {
-                require("pthread_mutex_unlock", held, calls::unlock(&own.mutex), &[0]);
+                step(Call::TryLock, held, || calls::try_lock(&own.mutex), &[0]);
+                step(Call::Unlock, held, || calls::unlock(&own.mutex), &[0]);
+            } else {
+                step(Call::TryLock, held, || calls::try_lock(&own.mutex), &[EBUSY]);
             }
-            require("pthread_mutex_unlock", held, calls::unlock(&own.mutex), &[0]);
+            step(Call::Unlock, held, || calls::unlock(&own.mutex), &[0]);
             for _ in 0..3 {
-                require("pthread_mutex_lock", held, calls::lock(&own.mutex), &[0]);
-                require("pthread_mutex_unlock", held, calls::unlock(&own.mutex), &[0]);
+                step(Call::Lock, held, || calls::lock(&own.mutex), &[0]);
+                step(Call::Unlock, held, || calls::unlock(&own.mutex), &[0]);
             }
             // glibc's condition variable may be in the middle of another thread's call.
-            if !round.config.glibc {
+            if !config.glibc {
                 wait_in_vain(&own.cond, &own.mutex, held);
             }
             compete(&own.mutex, held);
         }
-        for (number, object) in round.objects.mutexes.iter().enumerate() {
+        for (number, MutexObject { mutex, .. }) in objects.mutexes.iter().enumerate() {
             let soon = Time::after(CLOCK_REALTIME, 1_000_000);
-            for (call, code, otherwise) in [
-                ("pthread_mutex_trylock", calls::try_lock(&object.mutex), EBUSY),
-                ("pthread_mutex_timedlock", calls::timed_lock(&object.mutex, soon), ETIMEDOUT),
-            ] {
-                // After a successful trylock the timed call meets its own thread's lock.
-                require(call, number, code, &[0, otherwise, libc::EDEADLK]);
+            // Whoever held it in the parent is not here, so it may stay locked for ever.
+            if step(Call::TryLock, number, || calls::try_lock(mutex), &[0, EBUSY]) == 0
+                || step(Call::TimedLock, number, || calls::timed_lock(mutex, soon), &[0, ETIMEDOUT]) == 0
+            {
+                step(Call::Unlock, number, || calls::unlock(mutex), &[0]);
             }
         }
-        for (index, object) in round.objects.rwlocks.iter().enumerate() {
-            let soon = Time::after(CLOCK_REALTIME, 1_000_000);
-            let code = calls::timed_read(&object.lock, soon);
-            require("pthread_rwlock_timedrdlock", MUTEXES + index, code, &[0, ETIMEDOUT]);
-            if code == 0 {
-                require("pthread_rwlock_unlock", MUTEXES + index, calls::rw_unlock(&object.lock), &[0]);
+        for (index, RwObject { lock, .. }) in objects.rwlocks.iter().enumerate() {
+            let (number, soon) = (MUTEXES + index, Time::after(CLOCK_REALTIME, 1_000_000));
+            if step(Call::TimedRead, number, || calls::timed_read(lock, soon), &[0, ETIMEDOUT]) == 0 {
+                step(Call::RwUnlock, number, || calls::rw_unlock(lock), &[0]);
             }
-            let code = calls::try_write(&object.lock);
-            require("pthread_rwlock_trywrlock", MUTEXES + index, code, &[0, EBUSY]);
+            if step(Call::TryWrite, number, || calls::try_write(lock), &[0, EBUSY]) == 0 {
+                step(Call::RwUnlock, number, || calls::rw_unlock(lock), &[0]);
+            }
         }
-        let fresh = (Mutex::new(Kind::Normal), Cond::new());
-        require("pthread_mutex_lock", held, calls::lock(&fresh.0), &[0]);
-        require("pthread_mutex_unlock", held, calls::unlock(&fresh.0), &[0]);
-        wait_in_vain(&fresh.1, &fresh.0, held);
-        compete(&fresh.0, held);
+        let (mutex, cond) = (Mutex::new(Kind::Normal), Cond::new());
+        wait_in_vain(&cond, &mutex, SHORT_LIVED);
+        compete(&mutex, SHORT_LIVED);
         if self.random.below(2) == 0 {
             // SAFETY: ends the child, with the handlers that other libraries have installed.
-            unsafe { libc::exit(0) }
+            step(Call::Exit, SHORT_LIVED, || unsafe { libc::exit(0) }, &[]);
         }
         // SAFETY: ends the child at once.
         unsafe { libc::_exit(0) }
     }
 }
 
-fn require(call: &str, number: usize, code: c_int, allowed: &[c_int]) {
-    if !allowed.contains(&code) {
-        fail(&format!("in the child of a fork: {call} of {} returned {}", name(number), describe(code)));
+/// The call that the child is in and its object, for the message of a child that hangs.
+static STEP: AtomicU32 = AtomicU32::new(0);
+
+/// Ends the child when `patience` has passed, with a message.
+fn end_after(patience: Duration) {
+    extern "C" fn hangs(_: c_int) {
+        let step = STEP.load(Relaxed);
+        let (call, object) = (Call::from_number((step >> 8) as u8).name(), name(step as usize & 0xFF));
+        // No memory is allocated here, since the signal may have interrupted that.
+        for part in ["torture: in the child of a fork: ", call, " of ", object, " hangs\n"] {
+            // SAFETY: writes bytes that never go away.
+            unsafe { libc::write(libc::STDERR_FILENO, part.as_ptr().cast(), part.len()) };
+        }
+        // SAFETY: async-signal-safe.
+        unsafe { libc::_exit(super::FAILED) }
+    }
+    let handler: extern "C" fn(c_int) = hangs;
+    // SAFETY: the handler calls only what a handler may.
+    unsafe {
+        libc::signal(libc::SIGALRM, handler as libc::sighandler_t);
+        libc::alarm(patience.as_secs().clamp(1, 3600) as libc::c_uint);
     }
 }
 
-fn expected_of_holder(object: &MutexObject) -> &'static [c_int] {
-    if object.kind == Kind::Recursive {
-        &[0]
-    } else {
-        &[EBUSY]
+/// Makes a call in the child and ends it, with a message, when the code is none of the `allowed` ones.
+fn step(call: Call, number: Number, body: impl FnOnce() -> c_int, allowed: &[c_int]) -> c_int {
+    STEP.store((call as u32) << 8 | number as u32, Relaxed);
+    let code = body();
+    if !allowed.contains(&code) {
+        fail(&format!("in the child of a fork: {} of {} returned {}", call.name(), name(number), describe(code)));
     }
+    code
 }
 
 /// A timed wait that nobody ends; those who waited in the parent are not here.
-fn wait_in_vain(cond: &Cond, mutex: &Mutex, number: usize) {
-    require("pthread_cond_signal", number, calls::signal(cond), &[0]);
-    require("pthread_cond_broadcast", number, calls::broadcast(cond), &[0]);
-    require("pthread_mutex_lock", number, calls::lock(mutex), &[0]);
+fn wait_in_vain(cond: &Cond, mutex: &Mutex, number: Number) {
+    step(Call::Signal, number, || calls::signal(cond), &[0]);
+    step(Call::Broadcast, number, || calls::broadcast(cond), &[0]);
+    step(Call::Lock, number, || calls::lock(mutex), &[0]);
     let soon = Time::after(CLOCK_MONOTONIC, 500_000);
     // It may wake early.
-    require("pthread_cond_clockwait", number, calls::clock_wait(cond, mutex, soon), &[0, ETIMEDOUT]);
-    require("pthread_mutex_unlock", number, calls::unlock(mutex), &[0]);
+    step(Call::ClockWait, number, || calls::clock_wait(cond, mutex, soon), &[0, ETIMEDOUT]);
+    step(Call::Unlock, number, || calls::unlock(mutex), &[0]);
 }
 
 const TURNS: u32 = 200;
@@ -166,20 +181,23 @@ extern "C" fn second(contest: *mut c_void) -> *mut c_void {
 }
 
 /// Two threads of the child increment a number under the mutex.
-fn compete(mutex: &Mutex, number: usize) {
+fn compete(mutex: &Mutex, number: Number) {
     let contest = Contest { mutex, count: AtomicU32::new(0) };
     let mut thread = std::mem::MaybeUninit::uninit();
     let argument = std::ptr::from_ref(&contest).cast_mut().cast();
     // SAFETY: the contest outlives the thread, which is joined below.
-    let code = unsafe { libc::pthread_create(thread.as_mut_ptr(), std::ptr::null(), second, argument) };
-    if code != 0 {
-        fail(&format!("in the child of a fork: pthread_create returned {}", describe(code)));
-    }
-    contest.run();
+    let create = || unsafe { libc::pthread_create(thread.as_mut_ptr(), std::ptr::null(), second, argument) };
+    step(Call::Create, number, create, &[0]);
+    let run = || {
+        contest.run();
+        0
+    };
+    step(Call::Lock, number, run, &[0]);
     // SAFETY: the thread exists and is joined once.
-    let code = unsafe { libc::pthread_join(thread.assume_init(), std::ptr::null_mut()) };
+    let join = || unsafe { libc::pthread_join(thread.assume_init(), std::ptr::null_mut()) };
+    step(Call::JoinThread, number, join, &[0]);
     let count = contest.count.load(Relaxed);
-    if code != 0 || count != 2 * TURNS {
+    if count != 2 * TURNS {
         fail(&format!("in the child of a fork: {count} of {} increments under {}", 2 * TURNS, name(number)));
     }
 }

@@ -46,11 +46,18 @@ calls! {
     SpinUnlock     "pthread_spin_unlock"
     Fork           "fork"
     ForkedChild    "waitpid for the child of its fork"
+    Create         "pthread_create"
+    JoinThread     "pthread_join"
     Exit           "exit"
     Join           "the wait for all threads to end"
 }
 
 impl Call {
+    /// The call that `call as u8` came from.
+    pub fn from_number(number: u8) -> Self {
+        ALL[number as usize].0
+    }
+
     pub fn name(self) -> &'static str {
         ALL[self as usize].1
     }
@@ -95,7 +102,7 @@ impl Board {
     fn at(&self, thread: usize) -> (Call, Number, Duration) {
         let word = self.places[thread].0.load(Relaxed);
         let since = Duration::from_millis(word & ((1 << 48) - 1));
-        let call = ALL[(word >> 56) as usize].0;
+        let call = Call::from_number((word >> 56) as u8);
         (call, (word >> 48) as usize & 0xFF, self.begin.elapsed().saturating_sub(since))
     }
 }
