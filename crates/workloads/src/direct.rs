@@ -110,26 +110,3 @@ pub fn direct(id: &str, kv: &KvConfig, effort: &Effort) -> Option<[Sample; 2]> {
     }
     for_each_lock!(dispatch)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use lockswap_locks::info::Family;
-    use lockswap_locks::registry::{self, Role};
-    use std::time::Duration;
-
-    #[test]
-    fn every_lock_of_the_catalogue_runs_both_workloads() {
-        let kv = KvConfig { threads: 3, duration: Duration::from_millis(100), ..KvConfig::default() };
-        let effort = Effort { single: Duration::from_millis(1), ..Effort::default() };
-        for info in registry::ENTRIES.iter().filter(|entry| entry.role == Role::Mutex).map(|entry| entry.info) {
-            let (id, expected) = (info.id, info.family != Family::Native);
-            let found = std::thread::scope(|scope| scope.spawn(|| direct(id, &kv, &effort)).join());
-            let found = found.expect("no panic");
-            assert_eq!(found.is_some(), expected, "{id}");
-            let works = found.is_none_or(|samples| samples.iter().all(|sample| (0.1..1e7).contains(&sample.1)));
-            assert!(works, "{id}: {found:?}");
-        }
-        assert!(interposed(&kv, &effort)[0].1 > 0.0);
-    }
-}
