@@ -7,7 +7,9 @@
 
 mod calls;
 mod fork;
+mod mutexes;
 mod objects;
+mod others;
 mod short_lived;
 mod watch;
 mod worker;
