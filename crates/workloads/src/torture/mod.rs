@@ -41,7 +41,7 @@ pub enum Focus {
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What a thread does is a function of this, the round and the thread's number.
+    /// What a thread's n-th operation tries is a function of this, the round, the thread's number and n.
     pub seed: u64,
     /// Threads of the rounds, in turn; each at least 2.
     pub threads: Vec<usize>,

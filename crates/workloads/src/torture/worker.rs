@@ -1,4 +1,5 @@
-//! What a thread does: operations drawn from a sequence that depends on the seed and the thread's number alone.
+//! What a thread does. What its n-th operation tries depends on the seed, the round, the thread's number and n alone: each
+//! operation draws from a sequence of its own, since how many choices one takes depends on what the locks answer.
 
 use super::calls::{describe, fail, Time};
 use super::objects::{name, Guarded, Number, MUTEXES, OBJECTS, RWLOCKS, SPINS};
@@ -16,7 +17,12 @@ use std::time::{Duration, Instant};
 pub(super) struct Worker<'a> {
     pub round: &'a Round<'a>,
     pub number: usize,
+    /// The choices of the current operation.
     pub random: Random,
+    /// Tells this thread's sequences from all others.
+    seed: u64,
+    /// Sequences begun.
+    begun: u64,
     pub graveyard: Graveyard,
     acquired: [u64; OBJECTS],
     longest: Duration,
@@ -25,9 +31,15 @@ pub(super) struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     pub fn new(round: &'a Round<'a>, number: usize) -> Self {
-        let random = Random::seeded(round.config.seed, (round.number as u64) << 32 | number as u64);
+        let seed = Random::seeded(round.config.seed, (round.number as u64) << 32 | number as u64).next();
         let (graveyard, longest) = (Graveyard::default(), Duration::ZERO);
-        Self { round, number, random, graveyard, acquired: [0; OBJECTS], longest, operations: 0 }
+        let (random, acquired) = (Random::seeded(seed, 0), [0; OBJECTS]);
+        Self { round, number, random, seed, begun: 1, graveyard, acquired, longest, operations: 0 }
+    }
+
+    fn begin_choices(&mut self) {
+        self.random = Random::seeded(self.seed, self.begun);
+        self.begun += 1;
     }
 
     /// Operates until the round ends. Now and then the thread ends and leaves the rest to a new one.
@@ -35,6 +47,7 @@ impl<'a> Worker<'a> {
     where
         'a: 'scope,
     {
+        self.begin_choices();
         self.choose_cpus();
         let lifetime = 1 + self.random.below(400);
         for _ in 0..lifetime {
@@ -79,6 +92,7 @@ impl<'a> Worker<'a> {
     }
 
     fn operation(&mut self) {
+        self.begin_choices();
         self.operations += 1;
         if self.operations == 64 {
             self.report();
