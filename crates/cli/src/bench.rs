@@ -113,6 +113,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     };
     // A library that cannot be unpacked ends the run here, with its remedy, rather than once per lock.
     environment(INTERPOSED)?;
+    let before = Machine::here();
     let rounds = args.rounds.unwrap_or(7);
     let progress = indicatif::ProgressBar::new(u64::from(rounds) * results.len() as u64);
     for _ in 0..rounds {
@@ -139,6 +140,11 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         what => render(&results, groups(what)),
     };
     terminal::print(&(text + &failures(&results)))?;
+    if before.is_busy() {
+        let load = before.load_average;
+        let note = "an idle one gives clearer results";
+        terminal::print(&format!("note: the machine was busy before (load average {load:.1}); {note}\n"))?;
+    }
     let failed = results.iter().any(|result| result.failure.is_some());
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

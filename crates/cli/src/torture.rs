@@ -43,7 +43,7 @@ pub struct TortureArgs {
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
     /// Threads of each round, in turn
-    #[arg(long, value_name = "N,N,...", value_delimiter = ',', default_values_t = [2, 4, 16, 64],
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',', default_value = "2,4,16,64",
           value_parser = clap::value_parser!(u16).range(2..=2000))]
     threads: Vec<u16>,
     /// Seconds after which a lock that is wanted and that nobody gets has failed
@@ -318,8 +318,9 @@ fn render(results: &[LockResult], machine: &Machine, args: &TortureArgs, seed: u
     }
     let failed = results.iter().filter(|result| result.failure.is_some()).count();
     text + &match failed {
+        0 if results.len() == 1 => "the lock passed\n".to_owned(),
         0 => format!("{} locks passed\n", results.len()),
-        _ => format!("\n{failed} of {} locks FAILED\n", results.len()),
+        _ => format!("\nFAILED: {failed} of {}\n", results.len()),
     }
 }
 
@@ -347,6 +348,7 @@ mod tests {
             assert!(all.contains(&subject), "{subject:?}");
         }
         assert_eq!(all.len(), registry::ENTRIES.len());
+        assert_eq!(parse(&[]).threads, [2, 4, 16, 64]);
         let named = subjects(&parse(&["--lock", "cna,futex,cna", "--spin", "ttas"])).unwrap();
         assert_eq!(named, [(Role::Mutex, "cna"), (Role::Mutex, "futex"), (Role::Spin, "ttas")]);
         assert!(subjects(&parse(&["--rwlock", "futex"])).is_err());
@@ -373,6 +375,6 @@ mod tests {
         let results = [LockResult { role: "mutex", id: "cna", counts: None, failure }];
         let text = render(&results, &Machine::here(), &args, 17);
         assert!(text.contains("cna (mutex) failed: one\n  more\n  repeat: "), "{text}");
-        assert!(text.contains("1 of 1 locks FAILED") && !text.contains("two"), "{text}");
+        assert!(text.contains("FAILED: 1 of 1\n") && !text.contains("two"), "{text}");
     }
 }
