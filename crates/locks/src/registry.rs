@@ -118,6 +118,11 @@ pub const fn fits_in_place(bytes: usize, has_context: bool) -> bool {
     bytes + if has_context { size_of::<usize>() } else { 0 } <= PLACE_BYTES
 }
 
+/// A lock that lies outside sits in a block of whole cache lines, the first of which says whose it is.
+pub const fn block_bytes(bytes: usize) -> usize {
+    64 + bytes.next_multiple_of(64)
+}
+
 const fn mutex<L: RawLock<Native>>() -> Entry {
     let has_context = size_of::<L::Ctx>() != 0;
     let in_place = fits_in_place(size_of::<L>(), has_context);
@@ -126,7 +131,7 @@ const fn mutex<L: RawLock<Native>>() -> Entry {
         info: L::INFO,
         body_bytes: if in_place { size_of::<L>() } else { size_of::<usize>() }
             + if has_context { size_of::<usize>() } else { 0 },
-        extra_bytes_per_lock: if in_place { 0 } else { size_of::<L>() },
+        extra_bytes_per_lock: if in_place { 0 } else { block_bytes(size_of::<L>()) },
         bytes_per_acquisition: if has_context { CONTEXT_SLOT_BYTES } else { 0 },
         preloaded: true,
     }
@@ -142,7 +147,7 @@ const fn rwlock<L: RawRwLock<Native>>() -> Entry {
         role: Role::RwLock,
         info: L::INFO,
         body_bytes: if in_place { size_of::<L>() } else { size_of::<usize>() },
-        extra_bytes_per_lock: if in_place { 0 } else { size_of::<L>() },
+        extra_bytes_per_lock: if in_place { 0 } else { block_bytes(size_of::<L>()) },
         bytes_per_acquisition: 0,
         preloaded: true,
     }

@@ -2,7 +2,7 @@
 //! call of a replaced function, whichever is first. Nothing here allocates or takes a lock.
 
 use crate::functions::{self, ACTIVE, REAL};
-use crate::{c11, cancel, cond, counters, generation, mutex, pool, rwlock, spin};
+use crate::{c11, cancel, cond, counters, generation, mutex, outside, pool, rwlock, spin};
 use core::ffi::{c_char, c_int, c_void, CStr};
 use core::fmt::{self, Write};
 use core::mem::MaybeUninit;
@@ -119,7 +119,12 @@ unsafe fn install(environment: &Environment) {
         }
         Native::has_one_cpu();
         libc::pthread_key_create(THREAD_END.as_ptr(), Some(end_thread));
-        __register_atfork(None, None, Some(enter_child), core::ptr::null_mut());
+        __register_atfork(
+            Some(outside::before_fork),
+            Some(outside::after_fork),
+            Some(enter_child),
+            core::ptr::null_mut(),
+        );
         if !native {
             cond::install();
             c11::install();
@@ -203,8 +208,17 @@ pub fn map(bytes: usize) -> *mut c_void {
     // SAFETY: a new mapping.
     match unsafe { syscall!(Sysno::mmap, 0, bytes, access, flags, usize::MAX, 0) } {
         Ok(address) => address as *mut c_void,
-        Err(_) => die(format_args!("out of memory for queue nodes")),
+        Err(_) => die(format_args!("out of memory for locks")),
     }
+}
+
+/// Unmaps memory from [`map`].
+///
+/// # Safety
+/// Nothing refers to it any more.
+pub unsafe fn unmap(address: *mut c_void, bytes: usize) {
+    // SAFETY: as for this call. It cannot fail.
+    let _ = unsafe { syscall!(Sysno::munmap, address, bytes) };
 }
 
 extern "C" {
@@ -222,6 +236,7 @@ unsafe extern "C" fn enter_child() {
     unsafe {
         generation::enter_child();
         pool::enter_child();
+        outside::enter_child();
     }
 }
 
