@@ -85,6 +85,14 @@ macro_rules! for_each_lock {
 pub const PTHREAD: &str = "pthread";
 /// Loads the preload library and forwards every call to glibc: shows the price of interposition.
 pub const INTERPOSED_PTHREAD: &str = "interposed-pthread";
+/// Loads the preload library and turns default mutexes into glibc's adaptive ones; the name is that of Guiroux, Lachaize,
+/// Quema: Multicore Locks: The Case Is Not Closed Yet, USENIX ATC 2016.
+pub const PTHREAD_ADAPTIVE: &str = "pthreadadapt";
+
+/// Whether mutexes stay glibc's when `id` is chosen for them; rwlocks and spinlocks then do so by default.
+pub fn is_glibcs(id: &str) -> bool {
+    [PTHREAD, INTERPOSED_PTHREAD, PTHREAD_ADAPTIVE].contains(&id)
+}
 
 const GLIBC_MUTEX: LockInfo = LockInfo {
     id: PTHREAD,
@@ -95,6 +103,14 @@ const GLIBC_MUTEX: LockInfo = LockInfo {
     summary: "glibc's own lock, nothing preloaded: the baseline",
     paper: "Drepper: Futexes Are Tricky, 2011",
 };
+
+/// glibc's adaptive mutexes as an entry.
+const fn adaptive() -> Entry {
+    let summary = "glibc's own lock of the adaptive kind: waiters spin before they sleep";
+    let entry = native(Role::Mutex, PTHREAD_ADAPTIVE, summary, true);
+    let info = LockInfo { waiting: WaitingPolicy::Adaptive, paper: "none: glibc's source", ..entry.info };
+    Entry { info, ..entry }
+}
 
 const fn native(role: Role, id: &'static str, summary: &'static str, preloaded: bool) -> Entry {
     let (waiting, paper) = match role {
@@ -167,6 +183,7 @@ macro_rules! entries {
                 "glibc's own lock behind the preload library: the price of interposition",
                 true,
             ),
+            adaptive(),
             $({
                 use $mutex as Lock;
                 mutex::<Lock<Native>>()

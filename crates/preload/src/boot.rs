@@ -95,7 +95,7 @@ unsafe fn install(environment: &Environment) {
     // SAFETY: as for this call.
     unsafe {
         let mutex = environment.lock("LOCKSWAP_LOCK", Role::Mutex, Role::Mutex.default_id());
-        let native = [registry::PTHREAD, registry::INTERPOSED_PTHREAD].contains(&mutex);
+        let native = registry::is_glibcs(mutex);
         let default = |role: Role| if native { registry::PTHREAD } else { role.default_id() };
         let rwlock = environment.lock("LOCKSWAP_RWLOCK", Role::RwLock, default(Role::RwLock));
         let spin = environment.lock("LOCKSWAP_SPIN", Role::Spin, default(Role::Spin));
@@ -127,7 +127,12 @@ unsafe fn install(environment: &Environment) {
         );
         if !native {
             cond::install();
+        }
+        if !native || mutex == registry::PTHREAD_ADAPTIVE {
             c11::install();
+        }
+        if mutex == registry::PTHREAD_ADAPTIVE {
+            mutex::install_adaptive();
         }
         choose(mutex, rwlock, spin);
         ACTIVE.pthread_create.set(create);

@@ -13,10 +13,12 @@
 //! All zero is an unlocked mutex of the default kind, as PTHREAD_MUTEX_INITIALIZER wants it. A mutex that is robust,
 //! priority-inheriting, priority-protected or process-shared stays glibc's; so does a destroyed one, which glibc refuses.
 
+mod adaptive;
 mod ordinary;
 mod special;
 mod wait;
 
+pub use adaptive::install as install_adaptive;
 pub use ordinary::install;
 pub use wait::{begin_wait, is_glibcs, let_holder_finish, reacquire_after_wait, release_for_wait, Held};
 
@@ -48,7 +50,9 @@ const ERRORCHECK: u32 = 2;
 const ADAPTIVE: u32 = 3;
 const KIND: u32 = 3;
 /// Flags in the kind that say something about lock elision, which is not done here.
-const ELISION: u32 = 0x300;
+const ELISION: u32 = 0x100 | NO_ELISION;
+/// glibc's flag of a mutex whose kind was set by name.
+const NO_ELISION: u32 = 0x200;
 const ROBUST: u32 = 0x10;
 const PRIORITY_INHERIT: u32 = 0x20;
 const PRIORITY_PROTECT: u32 = 0x40;
