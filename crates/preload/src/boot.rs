@@ -11,7 +11,7 @@ use libc::{pthread_attr_t, pthread_t};
 use lockswap_locks::counters::{Counter, FILE_BYTES};
 use lockswap_locks::for_each_lock;
 use lockswap_locks::registry::{self, Role};
-use lockswap_platform::{set_override, Native, Single, TopologyOverride};
+use lockswap_platform::{set_big, set_override, set_route, CpuList, Native, Single, TopologyOverride};
 use syscalls::{syscall, Sysno};
 
 /// Exit status when the environment asks for something that does not exist: as a shell's "command not found".
@@ -69,6 +69,19 @@ impl Environment {
         None
     }
 
+    /// The CPUs that the variable `name` lists, if it is set and not empty.
+    ///
+    /// # Safety
+    /// As for [`Environment::get`].
+    unsafe fn cpus(&self, name: &str) -> Option<CpuList<'static>> {
+        // SAFETY: as for this call.
+        let text = unsafe { self.get(name) }?.to_bytes();
+        match CpuList::parse(text) {
+            None => die(format_args!("{name}={} is not a list of CPUs, for instance 0-3,8", Lossy(text))),
+            list => list,
+        }
+    }
+
     /// The lock that the variable `name` chooses for `role`; `default` if it chooses none.
     ///
     /// # Safety
@@ -108,6 +121,12 @@ unsafe fn install(environment: &Environment) {
                     Lossy(text.to_bytes())
                 )),
             }
+        }
+        if let Some(route) = environment.cpus("LOCKSWAP_ROUTE") {
+            set_route(route);
+        }
+        if let Some(cpus) = environment.cpus("LOCKSWAP_BIG") {
+            set_big(cpus);
         }
         if let Some(path) = environment.get("LOCKSWAP_STATS") {
             if let Err(error) = count_in(path) {
