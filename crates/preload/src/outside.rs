@@ -24,10 +24,10 @@
 //! its own. A mutex that was held when it was copied is therefore free in its copy, but no other mutex suffers.
 
 use crate::generation::{self, RareLock};
-use crate::{boot, cancel};
+use crate::{boot, cancel, tls};
 use core::cell::{Cell, UnsafeCell};
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU8, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicU8, AtomicUsize, Ordering};
 use lockswap_locks::registry::block_bytes;
 use syscalls::{syscall, Errno, Sysno};
 
@@ -115,10 +115,15 @@ impl Arena {
     }
 
     fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
+        // SAFETY: the lock is held.
+        let locked = || f(unsafe { &mut *self.state.get() });
+        // Relaxed: a thread finds its own identity only if it has stored it itself.
+        if FORKING.load(Ordering::Relaxed) == tls::identity() {
+            return locked();
+        }
         // A thread that is cancelled here would take the lock with it.
         let deferred = cancel::defer();
-        // SAFETY: the lock is held.
-        let result = self.lock.with(|| f(unsafe { &mut *self.state.get() }));
+        let result = self.lock.with(locked);
         cancel::undo_defer(deferred);
         result
     }
@@ -150,14 +155,20 @@ impl Arena {
     }
 }
 
-/// Keeps the arenas as they are until [`after_fork`] or, in the child, [`enter_child`].
+/// The identity of the thread that holds the arenas' locks while it forks, else 0. Handlers of other libraries may still
+/// run in that thread, and use objects for the first time.
+static FORKING: AtomicU64 = AtomicU64::new(0);
+
+/// Keeps other threads out of the arenas until [`after_fork`] or, in the child, [`enter_child`].
 pub extern "C" fn before_fork() {
     MUTEXES.lock.acquire();
     RWLOCKS.lock.acquire();
+    FORKING.store(tls::identity(), Ordering::Relaxed);
 }
 
 /// Undoes [`before_fork`] in the parent.
 pub extern "C" fn after_fork() {
+    FORKING.store(0, Ordering::Relaxed);
     // SAFETY: acquired by `before_fork`.
     unsafe {
         RWLOCKS.lock.release();
@@ -170,6 +181,7 @@ pub extern "C" fn after_fork() {
 /// # Safety
 /// The process has one thread: it is the child of a fork.
 pub unsafe fn enter_child() {
+    FORKING.store(0, Ordering::Relaxed);
     // SAFETY: as for this call.
     unsafe {
         RWLOCKS.lock.reset();
