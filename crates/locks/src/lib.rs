@@ -159,6 +159,10 @@ pub unsafe trait RawRwLock<P: Platform>: Send + Sync + Sized + 'static {
     fn is_write_locked(&self) -> bool;
     /// Whether nobody holds the lock in any mode.
     fn is_free(&self) -> bool;
+    /// As [`RawLock::is_quiet`].
+    fn is_quiet(&self) -> bool {
+        true
+    }
     /// Forgets all waiters, and keeps the holders: for the child of a fork, where no other thread exists.
     fn forget_waiters(&self);
 }
