@@ -64,6 +64,7 @@ macro_rules! for_each_lock {
                 "spinlock" => $crate::flat::ttas::Spinlock,
                 "spinlock-ls" => $crate::flat::ttas::SpinlockLs,
                 "ttas-ls" => $crate::flat::ttas::TtasLs,
+                "mutexee" => $crate::flat::mutexee::Mutexee,
                 "ticket" => $crate::flat::ticket::Ticket,
                 "ticket-ls" => $crate::flat::ticket::TicketLs,
                 "partitioned" => $crate::flat::partitioned::Partitioned,

@@ -2,6 +2,7 @@
 
 pub mod backoff;
 pub mod futex;
+pub mod mutexee;
 pub mod partitioned;
 pub mod ticket;
 pub mod ttas;
