@@ -70,6 +70,8 @@ macro_rules! for_each_lock {
                 "partitioned" => $crate::flat::partitioned::Partitioned,
                 "alock-ls" => $crate::flat::partitioned::AlockLs,
                 "twa" => $crate::flat::twa::Twa,
+                "hbo" => $crate::numa::hbo::Hbo,
+                "hticket-ls" => $crate::numa::hticket::HTicketLs,
                 "mcs_spin" => $crate::queue::mcs::McsSpin,
                 "mcs_stp" => $crate::queue::mcs::McsStp,
                 "k42" => $crate::queue::k42::K42,
