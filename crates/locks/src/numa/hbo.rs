@@ -32,8 +32,9 @@ pub struct HboLock<P: Platform, const ROUNDS: u32, const PATIENCE: Ns> {
     serving: P::U32,
 }
 
-/// Up to 300 us of back-off as in the paper, then 10 ms: a few time slices, since a holder may be off its CPU.
-pub type Hbo<P> = HboLock<P, 16, 10_000_000>;
+/// Up to 300 us of back-off as in the paper, then 100 ms: the impatient are served in order, which is slow where threads
+/// outnumber CPUs, so nobody becomes impatient for a few lost time slices.
+pub type Hbo<P> = HboLock<P, 16, 100_000_000>;
 
 impl<P: Platform, const ROUNDS: u32, const PATIENCE: Ns> HboLock<P, ROUNDS, PATIENCE> {
     #[inline]
