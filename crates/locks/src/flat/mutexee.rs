@@ -25,15 +25,17 @@ use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::{AtomicInt, Deadline, Ordering, Platform, Wake};
 
-/// | bits     | meaning                                                                 |
-/// |----------|-------------------------------------------------------------------------|
-/// | 0        | HELD                                                                    |
-/// | 1 to 9   | waiters that spin; one that finds this full sleeps at once              |
-/// | 10 to 31 | waiters that sleep or are about to; Linux has fewer than 2^22 threads   |
+/// | bits     | meaning                                                                  |
+/// |----------|--------------------------------------------------------------------------|
+/// | 0        | HELD                                                                     |
+/// | 1        | CALLED: the holder changes `turn`; whoever becomes something removes it  |
+/// | 2 to 9   | waiters that spin; one that finds this full sleeps at once               |
+/// | 10 to 31 | waiters that sleep or are about to; Linux has fewer than 2^22 threads    |
 ///
 /// While the lock is free and somebody sleeps, a waiter spins or a sleeper has been woken, or will be by who freed it.
 const HELD: u32 = 1;
-const SPINNER: u32 = 1 << 1;
+const CALLED: u32 = 1 << 1;
+const SPINNER: u32 = 1 << 2;
 const SPINNERS: u32 = SLEEPER - SPINNER;
 const SLEEPER: u32 = 1 << 10;
 /// Not counted as a waiter.
@@ -86,7 +88,7 @@ impl<P: Platform, const SPINS: u32, const GRACE: u32, const WINDOW: u32> Mutexee
             // ORDER(turn): Release pairs with the Acquire in `unlock_contended`: who finds this thread a sleeper changes
             // `turn` after the look at it above.
             let order = if part == HELD { Ordering::Acquire } else { Ordering::Release };
-            self.state.compare_exchange(state, state - from + part, order).is_ok().then_some((part, turn))
+            self.state.compare_exchange(state, (state & !CALLED) - from + part, order).is_ok().then_some((part, turn))
         })
     }
 
@@ -157,17 +159,22 @@ impl<P: Platform, const SPINS: u32, const GRACE: u32, const WINDOW: u32> Mutexee
             P::spin_map_bounded(GRACE, has_spinner);
         }
         let must_wake = P::spin_map(|| {
-            // ORDER(turn): Acquire pairs with the Release in `acquire_or_become`: a sleeper in this state has looked at
-            // `turn` before the change below.
-            let state = self.state.load(Ordering::Acquire);
+            // Relaxed: the exchanges decide.
+            let mut state = self.state.load(Ordering::Relaxed);
             let must_wake = state >= SLEEPER && state & SPINNERS == 0;
             if must_wake {
-                // Relaxed: the holder's own; `unpark` makes sleepers look.
+                // ORDER(turn): Acquire pairs with the Release in `acquire_or_become`: the sleepers in this state have
+                // looked at `turn` before the change below. One that looks after it removes CALLED, and the exchange
+                // that releases fails.
+                self.state.compare_exchange(state, state | CALLED, Ordering::Acquire).ok()?;
+                state |= CALLED;
+                // Relaxed: `unpark` makes the sleepers look.
                 self.turn.fetch_add(1, Ordering::Relaxed);
             }
             // ORDER(hand-off): Release pairs with the Acquire of the next acquisition; publishes the critical section.
             // LAST: the lock may be destroyed after this exchange; the wake-up below uses the address only.
-            self.state.compare_exchange(state, state - HELD, Ordering::Release).is_ok().then_some(must_wake)
+            let free = state & !(HELD | CALLED);
+            self.state.compare_exchange(state, free, Ordering::Release).is_ok().then_some(must_wake)
         });
         if must_wake {
             P::unpark(turn, 1);
