@@ -44,13 +44,18 @@ impl<P: Platform> Context for Node<P> {
 }
 
 impl<P: Platform> Node<P> {
+    /// Links this node behind `predecessor`, whose memory may be gone before the wait ends, and waits for the grant.
+    ///
+    /// # Safety
+    /// The predecessor has not seen its `next` yet.
     #[cold]
     #[inline(never)]
-    fn wait_behind<W: Waiting>(&self, predecessor: &Node<P>) {
+    unsafe fn wait_behind<W: Waiting>(&self, predecessor: *mut Node<P>) {
         // Relaxed: published by the link.
         self.status.store(WAITING, Ordering::Relaxed);
         // ORDER(link): Release pairs with the Acquire in `next`; publishes this node.
-        predecessor.next.store(from_ref(self).cast_mut(), Ordering::Release);
+        // SAFETY: the predecessor stays until it has seen its `next`.
+        unsafe { (*predecessor).next.store(from_ref(self).cast_mut(), Ordering::Release) };
         W::wait::<P>(&self.status);
     }
 
@@ -209,8 +214,8 @@ unsafe impl<P: Platform, W: Waiting, const FAIRNESS: u32> RawLock<P> for Malthus
         // ORDER(hand-off): Acquire pairs with the Release in `unlock_alone`.
         let predecessor = self.tail.swap(me, Ordering::AcqRel);
         if !predecessor.is_null() {
-            // SAFETY: the predecessor stays until it has seen its `next`.
-            cx.wait_behind::<W>(unsafe { &*predecessor });
+            // SAFETY: its `next` is null until this node is linked.
+            unsafe { cx.wait_behind::<W>(predecessor) };
         }
     }
 

@@ -143,20 +143,23 @@ impl<P: Platform> Node<P> {
         self.next.load(Ordering::Acquire)
     }
 
-    /// Grants the lock to the owner if it waits and has looked since `oldest`; its node may be gone then.
-    fn grant(&self, oldest: Ns) -> bool {
-        // Relaxed: a hint, and the exchange decides.
-        self.looked_at.load(Ordering::Relaxed) as Ns >= oldest
-            // ORDER(hand-off): Release pairs with the Acquire in `status`; publishes the critical section.
-            // LAST: the lock may be destroyed after this exchange.
-            && self.status.compare_exchange(WAITING, GRANTED, Ordering::Release).is_ok()
+    fn has_looked_since(&self, time: Ns) -> bool {
+        // Relaxed: a hint.
+        self.looked_at.load(Ordering::Relaxed) as Ns >= time
     }
 
-    /// Tells the owner that the node is in no queue.
-    fn let_go(&self) {
+    /// Grants the lock to the waiter on `status` if it still waits; its memory may be gone then.
+    fn grant(status: &P::U32) -> bool {
+        // ORDER(hand-off): Release pairs with the Acquire in `status`; publishes the critical section.
+        // LAST: the lock may be destroyed after this exchange.
+        status.compare_exchange(WAITING, GRANTED, Ordering::Release).is_ok()
+    }
+
+    /// Tells the owner of `status` that its node is in no queue; its memory may be gone then.
+    fn let_go(status: &P::U32) {
         // ORDER(out): Release pairs with the Acquire in `status` and `is_reusable`.
         // LAST: the node may be reused after this store.
-        self.status.store(OUT, Ordering::Release);
+        status.store(OUT, Ordering::Release);
     }
 }
 
@@ -233,19 +236,19 @@ impl<P: Platform, T: Times> McsTp<P, T> {
             loop {
                 let next = self.successor(&*node).cast_const();
                 if let_go < T::MOST_LET_GO {
-                    (*node).let_go();
+                    Node::<P>::let_go(&(*node).status);
                     let_go += 1;
                 } else if kept.is_null() {
                     kept = node;
                 }
                 node = next;
-                if node.is_null() || (*node).grant(oldest) {
+                if node.is_null() || (*node).has_looked_since(oldest) && Node::<P>::grant(&(*node).status) {
                     break;
                 }
             }
             while !kept.is_null() && kept != node {
                 let next = (*kept).next();
-                (*kept).let_go();
+                Node::<P>::let_go(&(*kept).status);
                 kept = next;
             }
         }
