@@ -11,7 +11,7 @@
 //!
 //! Deviations. The paper draws values that are never used again, from blocks that each thread allocates. Here a value is
 //! the thread's number and a count one above that of the value in `departed`: it is unique among those that the lock
-//! still knows, which is enough (see `Hapax::value`), and it needs no allocation. The holder's value is kept in
+//! still knows, which is enough (see `HapaxLock::value`), and it needs no allocation. The holder's value is kept in
 //! `departed`, where nobody waits for it any more, so that an acquisition needs no memory of its own. A slot is bumped by
 //! adding to it, which changes it for sure.
 
@@ -23,10 +23,9 @@ use lockswap_platform::{AtomicInt, Ordering, Platform, SharedTable};
 const HELD: usize = 1;
 /// What the count in a value is counted in.
 const ONE: usize = 2;
-/// Bits of a value below the thread's number: 56 remain, as many as a user address has.
-const COUNT_BITS: u32 = 8;
 
-/// The lock.
+/// The lock, over the number of bits of a value that lie below the thread's number: at least 2, one for HELD and one for
+/// the count to alternate.
 ///
 /// | departed            | meaning                                                        |
 /// |---------------------|----------------------------------------------------------------|
@@ -34,12 +33,15 @@ const COUNT_BITS: u32 = 8;
 /// | another value       | released; the thread that found this value in `arrive` is next |
 /// | a value, HELD       | held by the thread of this value                               |
 #[repr(C)]
-pub struct Hapax<P: Platform> {
+pub struct HapaxLock<P: Platform, const COUNT_BITS: u32> {
     arrive: P::Usize,
     departed: P::Usize,
 }
 
-impl<P: Platform> Hapax<P> {
+/// 56 bits remain for the thread's number, as many as a user address has.
+pub type Hapax<P> = HapaxLock<P, 8>;
+
+impl<P: Platform, const COUNT_BITS: u32> HapaxLock<P, COUNT_BITS> {
     /// The value of an arrival of this thread that has read `departed`: unlike any other that somebody might be waiting
     /// for. Another thread's has another number. A thread has no two arrivals waiting, and an earlier one has its value in
     /// `departed` until the thread that waits for that value has acquired the lock, and then nobody waits for it.
@@ -90,7 +92,7 @@ impl<P: Platform> Hapax<P> {
 
 // SAFETY: values in `arrive` form a chain; a thread holds the lock from when it sees the value before its own in
 // `departed`, where a value appears once the thread it belongs to has released.
-unsafe impl<P: Platform> RawLock<P> for Hapax<P> {
+unsafe impl<P: Platform, const COUNT_BITS: u32> RawLock<P> for HapaxLock<P, COUNT_BITS> {
     const INFO: LockInfo = LockInfo {
         id: "hapax",
         family: Family::Queue,
@@ -103,7 +105,7 @@ unsafe impl<P: Platform> RawLock<P> for Hapax<P> {
     type Ctx = ();
 
     fn new() -> Self {
-        Hapax { arrive: P::Usize::new(0), departed: P::Usize::new(0) }
+        HapaxLock { arrive: P::Usize::new(0), departed: P::Usize::new(0) }
     }
 
     #[inline]
@@ -133,11 +135,11 @@ unsafe impl<P: Platform> RawLock<P> for Hapax<P> {
 }
 
 // SAFETY: acquires only if the last arrival has departed, else waits its turn.
-unsafe impl<P: Platform> TryLock<P> for Hapax<P> {
+unsafe impl<P: Platform, const COUNT_BITS: u32> TryLock<P> for HapaxLock<P, COUNT_BITS> {
     #[inline]
     unsafe fn try_lock(&self, (): &()) -> bool {
-        // ORDER(hand-off): Acquire pairs with the Release in `unlock`.
-        let departed = self.departed.load(Ordering::Acquire);
+        // Relaxed: looked at again once this thread has arrived.
+        let departed = self.departed.load(Ordering::Relaxed);
         let mine = Self::value(departed);
         // Relaxed: only decides whether the exchange is worth its price.
         // ORDER(arrive): as for the swap in `lock`.
@@ -154,7 +156,7 @@ unsafe impl<P: Platform> TryLock<P> for Hapax<P> {
     }
 }
 
-impl<P: Platform> Hapax<P> {
+impl<P: Platform, const COUNT_BITS: u32> HapaxLock<P, COUNT_BITS> {
     /// Undoes an arrival behind a holder that has the value that had departed before: it has acquired the lock so often
     /// meanwhile that its count has come round. Returns whether the lock is held instead, because others have queued
     /// behind this arrival, which therefore had to wait.
@@ -171,9 +173,9 @@ impl<P: Platform> Hapax<P> {
 }
 
 // SAFETY: the provided method.
-unsafe impl<P: Platform> TimedLock<P> for Hapax<P> {}
+unsafe impl<P: Platform, const COUNT_BITS: u32> TimedLock<P> for HapaxLock<P, COUNT_BITS> {}
 
-impl<P: Platform> IsHeld for Hapax<P> {
+impl<P: Platform, const COUNT_BITS: u32> IsHeld for HapaxLock<P, COUNT_BITS> {
     #[inline]
     fn is_held(&self) -> bool {
         // Relaxed: the answer says nothing about what the lock protects.
