@@ -6,10 +6,11 @@
 //! Each waiter publishes the time at which it last looked. A release passes over the waiters that have not looked for a
 //! while, because they have lost their CPU, and over those that have given up; it tells them that they are out of the
 //! queue. Who comes back then queues anew. So no hand-off waits for a thread that does not run, and a waiter can leave
-//! at any time: its node stays behind until a release has passed it. Fairness: none; first come, first served among the
-//! waiters that run. Space: one pointer, plus a node per acquisition that lives until the release, that of an abandoned
-//! one until the next release of the lock. Hand-off: the holder writes the status of the next waiter that runs. Each
-//! waiter spins on its own line.
+//! at any time: its node stays behind until a release has passed it, so that a thread that gives up time and again while
+//! one holder is inside leaves that many nodes. Fairness: none; first come, first served among the waiters that run.
+//! Space: one pointer, plus a node per acquisition that lives until the release, that of an abandoned one until the next
+//! release of the lock. Hand-off: the holder writes the status of the next waiter that runs. Each waiter spins on its own
+//! line.
 //!
 //! Deviations. The paper's lock records when the holder entered, so that a waiter can leave the CPU to a holder that has
 //! been inside for too long; here the waiter goes by the time that it has waited itself, which spares the lock a word and
