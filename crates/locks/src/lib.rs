@@ -9,6 +9,7 @@ pub mod counters;
 pub mod flat;
 pub mod info;
 pub mod line;
+pub mod load_control;
 pub mod numa;
 pub mod queue;
 pub mod registry;

@@ -1,0 +1,4 @@
+//! Load control: waiters that only add traffic are set aside.
+
+pub mod malthusian;
+pub mod mcs_timepub;
