@@ -67,6 +67,12 @@ macro_rules! for_each_lock {
                 "k42" => $crate::queue::k42::K42,
                 "clh_spin" => $crate::queue::clh::ClhSpin,
                 "cna" => $crate::numa::cna::Cna,
+                "c-bo-mcs_spin" => $crate::numa::cohort::CBoMcsSpin,
+                "c-bo-mcs_stp" => $crate::numa::cohort::CBoMcsStp,
+                "c-ptl-tkt" => $crate::numa::cohort::CPtlTkt,
+                "c-tkt-tkt" => $crate::numa::cohort::CTktTkt,
+                "hmcs" => $crate::numa::hmcs::Hmcs,
+                "ahmcs" => $crate::numa::ahmcs::Ahmcs,
                 "shfllock" => $crate::shuffle::shfllock::ShflLock,
                 "shfllock-b" => $crate::shuffle::shfllock::ShflLockB,
             }
