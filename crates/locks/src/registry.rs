@@ -67,6 +67,8 @@ macro_rules! for_each_lock {
                 "k42" => $crate::queue::k42::K42,
                 "clh_spin" => $crate::queue::clh::ClhSpin,
                 "cna" => $crate::numa::cna::Cna,
+                "cna-opt" => $crate::numa::cna::CnaOpt,
+                "fissile" => $crate::numa::fissile::Fissile,
                 "c-bo-mcs_spin" => $crate::numa::cohort::CBoMcsSpin,
                 "c-bo-mcs_stp" => $crate::numa::cohort::CBoMcsStp,
                 "c-ptl-tkt" => $crate::numa::cohort::CPtlTkt,

@@ -3,6 +3,7 @@
 pub mod ahmcs;
 pub mod cna;
 pub mod cohort;
+pub mod fissile;
 pub mod hmcs;
 pub mod partitioned_global;
 
