@@ -8,6 +8,7 @@ pub mod adaptive;
 pub mod counters;
 pub mod flat;
 pub mod info;
+pub mod load_control;
 pub mod numa;
 pub mod queue;
 pub mod registry;

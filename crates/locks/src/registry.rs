@@ -75,6 +75,7 @@ macro_rules! for_each_lock {
                 "c-tkt-tkt" => $crate::numa::cohort::CTktTkt,
                 "hmcs" => $crate::numa::hmcs::Hmcs,
                 "ahmcs" => $crate::numa::ahmcs::Ahmcs,
+                "gcr" => $crate::load_control::gcr::GcrMcs,
                 "shfllock" => $crate::shuffle::shfllock::ShflLock,
                 "shfllock-b" => $crate::shuffle::shfllock::ShflLockB,
             }

@@ -1,0 +1,3 @@
+//! Locks that set some waiters aside, so that fewer compete.
+
+pub mod gcr;
