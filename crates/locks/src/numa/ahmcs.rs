@@ -15,7 +15,8 @@
 //! | at the root, straight: two or more behind it                               | at its node     |
 //! | anything else                                                              | as before       |
 //!
-//! Fairness, space and waiting: as HMCS.
+//! Fairness, space and waiting: as HMCS. A `try_lock` goes straight to the root, too: a thread that tries before it queues,
+//! as the preload library does, passes by a leader that has not woken up yet.
 //!
 //! Deviation: the paper keeps the start for each thread and lock. A lock has no such place here, so that each context
 //! remembers it. The preload library gives a thread its own contexts again, so that in effect the start is the thread's,
