@@ -114,9 +114,13 @@ impl<P: Platform> Node<P> {
         }
     }
 
+    /// Links this node behind `predecessor`, whose memory may be gone before the wait ends, and waits for the grant.
+    ///
+    /// # Safety
+    /// The predecessor has not seen its `next` yet.
     #[cold]
     #[inline(never)]
-    fn wait_behind<F: Form>(&self, predecessor: &Node<P>) {
+    unsafe fn wait_behind<F: Form>(&self, predecessor: *mut Node<P>) {
         let numa_node = P::node();
         // Relaxed: published by the link.
         self.numa_node.store(numa_node, Ordering::Relaxed);
@@ -125,7 +129,8 @@ impl<P: Platform> Node<P> {
             link = link.map_addr(|address| address | numa_node as usize & NODE_BITS);
         }
         // ORDER(link): Release pairs with the Acquire in `next`; publishes this node.
-        predecessor.next.store(link, Ordering::Release);
+        // SAFETY: the predecessor stays until it has seen its `next`.
+        unsafe { (*predecessor).next.store(link, Ordering::Release) };
         // ORDER(hand-off): Acquire pairs with the Release in `Cna::grant`.
         P::spin_map(|| (self.spin.load(Ordering::Acquire) != WAITING).then_some(()));
     }
@@ -317,8 +322,8 @@ unsafe impl<P: Platform, F: Form> RawLock<P> for CnaLock<P, F> {
             cx.spin.store(GRANTED, Ordering::Relaxed);
             return;
         }
-        // SAFETY: the predecessor stays until it has seen its `next`.
-        cx.wait_behind::<F>(unsafe { &*predecessor });
+        // SAFETY: its `next` is null until this node is linked.
+        unsafe { cx.wait_behind::<F>(predecessor) };
     }
 
     #[inline]

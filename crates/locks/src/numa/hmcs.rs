@@ -65,15 +65,20 @@ impl<P: Platform> Node<P> {
         if predecessor.is_null() {
             return None;
         }
-        // SAFETY: the predecessor stays until it has seen its `next`.
-        Some(self.wait_behind(unsafe { &*predecessor }))
+        // SAFETY: its `next` is null until this node is linked.
+        Some(unsafe { self.wait_behind(predecessor) })
     }
 
+    /// Links this node behind `predecessor`, whose memory may be gone before the wait ends, and waits for the grant.
+    ///
+    /// # Safety
+    /// The predecessor has not seen its `next` yet.
     #[cold]
     #[inline(never)]
-    fn wait_behind(&self, predecessor: &Node<P>) -> u32 {
+    unsafe fn wait_behind(&self, predecessor: *mut Node<P>) -> u32 {
         // ORDER(link): Release pairs with the Acquire in `next`; publishes this node.
-        predecessor.next.store(from_ref(self).cast_mut(), Ordering::Release);
+        // SAFETY: the predecessor stays until it has seen its `next`.
+        unsafe { (*predecessor).next.store(from_ref(self).cast_mut(), Ordering::Release) };
         // ORDER(hand-off): Acquire pairs with the Release in `grant`.
         P::spin_map(|| Some(self.status.load(Ordering::Acquire)).filter(|status| *status != WAITING))
     }
