@@ -12,6 +12,7 @@
 
 use super::CYCLES_PER_PAUSE;
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::numa::cohort::DetectWaiters;
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::{AtomicInt, Ordering, Platform};
 
@@ -111,6 +112,15 @@ unsafe impl<P: Platform, const BASE: u32, const LOOKS: u32> TryLock<P> for Ticke
         // the load above, which has synchronised with the last holder.
         self.next.load(Ordering::Relaxed) == serving
             && self.next.compare_exchange(serving, serving.wrapping_add(1), Ordering::Relaxed).is_ok()
+    }
+}
+
+// SAFETY: a ticket that has been drawn is served by the next `unlock`.
+unsafe impl<P: Platform> DetectWaiters<P> for Ticket<P> {
+    #[inline]
+    unsafe fn has_waiters(&self, (): &()) -> bool {
+        // Relaxed: the holder is the only one to write `serving`; its own ticket has been drawn, others are only counted.
+        self.next.load(Ordering::Relaxed) != self.serving.load(Ordering::Relaxed).wrapping_add(1)
     }
 }
 

@@ -10,6 +10,7 @@
 //! Deviations. The status is written only by a thread that waits. libslock also prefetches the node for writing.
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::numa::cohort::DetectWaiters;
 use crate::waiting::{LibslockSpin, Spin, SpinThenPark, Waiting, WAITING};
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
 use core::marker::PhantomData;
@@ -135,6 +136,15 @@ unsafe impl<P: Platform, W: Waiting> TryLock<P> for Mcs<P, W> {
         cx.next.store(null_mut(), Ordering::Relaxed);
         // ORDER(enqueue, hand-off): as for the swap in `lock`.
         self.tail.compare_exchange(null_mut(), from_ref(cx).cast_mut(), Ordering::AcqRel).is_ok()
+    }
+}
+
+// SAFETY: a linked waiter is granted the lock by the next `unlock`.
+unsafe impl<P: Platform, W: Waiting> DetectWaiters<P> for Mcs<P, W> {
+    #[inline]
+    unsafe fn has_waiters(&self, cx: &Node<P>) -> bool {
+        // Relaxed: `unlock` looks at the waiter.
+        !cx.next.load(Ordering::Relaxed).is_null()
     }
 }
 
