@@ -69,6 +69,9 @@ macro_rules! for_each_lock {
                 "cna" => $crate::numa::cna::Cna,
                 "shfllock" => $crate::shuffle::shfllock::ShflLock,
                 "shfllock-b" => $crate::shuffle::shfllock::ShflLockB,
+                "shfllock-llc" => $crate::shuffle::shfllock::ShflLockLlc,
+                "shfllock-kind" => $crate::shuffle::shfllock::ShflLockKind,
+                "shfl-pb10" => $crate::shuffle::shfllock::ShflPb10,
             }
             rwlock {
                 "rw-futex" => $crate::rw::rw_futex::RwFutex,
