@@ -5,6 +5,7 @@
 #![no_std]
 
 pub mod adaptive;
+pub mod asymmetric;
 pub mod counters;
 pub mod flat;
 pub mod info;

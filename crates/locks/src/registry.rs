@@ -72,6 +72,10 @@ macro_rules! for_each_lock {
                 "shfllock-llc" => $crate::shuffle::shfllock::ShflLockLlc,
                 "shfllock-kind" => $crate::shuffle::shfllock::ShflLockKind,
                 "shfl-pb10" => $crate::shuffle::shfllock::ShflPb10,
+                "asl" => $crate::asymmetric::libasl::Asl,
+                "asl-ticket" => $crate::asymmetric::libasl::AslTicket,
+                "asl-cna" => $crate::asymmetric::libasl::AslCna,
+                "asl-blocking" => $crate::asymmetric::libasl::AslBlocking,
             }
             rwlock {
                 "rw-futex" => $crate::rw::rw_futex::RwFutex,
