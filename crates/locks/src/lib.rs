@@ -12,6 +12,7 @@ pub mod info;
 pub mod numa;
 pub mod queue;
 pub mod registry;
+pub mod routed;
 pub mod rw;
 pub mod shuffle;
 pub mod waiting;

@@ -76,6 +76,10 @@ macro_rules! for_each_lock {
                 "asl-ticket" => $crate::asymmetric::libasl::AslTicket,
                 "asl-cna" => $crate::asymmetric::libasl::AslCna,
                 "asl-blocking" => $crate::asymmetric::libasl::AslBlocking,
+                "ron" => $crate::routed::ron::Ron,
+                "ron-ticket" => $crate::routed::ticket::RonTicket,
+                "ron-plock" => $crate::routed::plock::RonPlock,
+                "ron-shared" => $crate::routed::shared::RonShared,
             }
             rwlock {
                 "rw-futex" => $crate::rw::rw_futex::RwFutex,
