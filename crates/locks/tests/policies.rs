@@ -2,12 +2,16 @@
 
 mod placed;
 
+use lockswap_conformance::{self as conformance, Threads};
 use lockswap_locks::asymmetric::libasl;
-use lockswap_locks::routed::{plock::RonPlock, ron::Ron, shared::RonShared, ticket::RonTicket};
+use lockswap_locks::routed::plock::{Counts, RonPlock};
+use lockswap_locks::routed::ron::{Flags, Ron, Routed};
+use lockswap_locks::routed::shared::{RonShared, Table};
+use lockswap_locks::routed::ticket::{Queues, RonTicket};
 use lockswap_locks::shuffle::policy::{OfKind, OfLlc, OfNode, Together, WritersFirst, READER, WRITER};
 use lockswap_locks::shuffle::proportional::Proportional;
 use lockswap_locks::shuffle::shfllock::{Shfl, ShflLock, ShflLockB, ShflLockKind, ShflLockLlc, ShflPb10};
-use lockswap_locks::waiting::Spin;
+use lockswap_locks::waiting::{Spin, SpinThenPark};
 use lockswap_locks::{Context, IsHeld, RawLock};
 use lockswap_platform::CoreKind::{self, Big, Little};
 use lockswap_platform::{set_big, set_route, CpuList, Native, Platform};
@@ -167,6 +171,37 @@ fn one_little_core_passes_after_the_published_number_of_big_ones() {
     assert_eq!(order, [0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 1, 12, 13, 14]);
 }
 
+/// Waiter 0 holds the lock while those from 2 on come: waiter 1 is the head then, and goes on with the count.
+#[test]
+fn the_count_of_big_cores_is_not_lost_between_batches() {
+    const KINDS: [CoreKind; 6] = [Big, Big, Big, Big, Little, Big];
+    let lock = Shfl::<Placed, Proportional<2>, Spin>::new();
+    let (order, may_go) = (Mutex::new(Vec::new()), AtomicU32::new(0));
+    // SAFETY: the lock has no context, and each acquisition is released once.
+    unsafe {
+        lock.lock(&());
+        std::thread::scope(|scope| {
+            for (waiter, kind) in KINDS.into_iter().enumerate() {
+                let (lock, order, may_go) = (&lock, &order, &may_go);
+                scope.spawn(move || {
+                    Placed::move_to(on(kind));
+                    lock.lock(&());
+                    order.lock().unwrap().push(waiter);
+                    Native::spin_map(|| (may_go.load(Ordering::Relaxed) == 1).then_some(()));
+                    lock.unlock(&());
+                });
+                settle();
+                if waiter == 1 {
+                    lock.unlock(&());
+                    settle();
+                }
+            }
+            may_go.store(1, Ordering::Relaxed);
+        });
+    }
+    assert_eq!(order.into_inner().unwrap()[..4], [0, 1, 4, 2]);
+}
+
 #[test]
 fn ron_follows_the_route() {
     fn check<L: RawLock<Placed>>() {
@@ -318,6 +353,36 @@ fn a_little_core_does_not_wait_for_its_window_when_the_lock_is_free() {
     }
     let _alone = alone_with_window(Duration::from_secs(60));
     for_each_asl!(check);
+}
+
+struct StdThreads;
+
+impl Threads for StdThreads {
+    fn run<'a>(bodies: Vec<Box<dyn FnOnce() + Send + 'a>>) {
+        std::thread::scope(|scope| bodies.into_iter().for_each(|body| drop(scope.spawn(body))));
+    }
+
+    fn settle() {
+        settle();
+    }
+}
+
+/// Threads move between any two questions about where they are, and CPUs share the few stops that there are.
+#[test]
+fn locks_work_for_threads_that_never_stay_on_a_cpu() {
+    type P = Placed<true>;
+    let _alone = alone_with_window(Duration::from_micros(200));
+    conformance::mutex::<P, Ron<P>, StdThreads>();
+    conformance::mutex::<P, Routed<P, Flags<P, 2>>, StdThreads>();
+    conformance::mutex::<P, Routed<P, Counts<P, 3>>, StdThreads>();
+    conformance::mutex::<P, Routed<P, Table<P, 2048>>, StdThreads>();
+    conformance::mutex::<P, Queues<P, 3>, StdThreads>();
+    conformance::mutex::<P, Shfl<P, Together<OfLlc, 2>, Spin>, StdThreads>();
+    conformance::mutex::<P, Shfl<P, Together<OfNode, 2>, SpinThenPark>, StdThreads>();
+    conformance::mutex::<P, Shfl<P, Proportional<2>, Spin>, StdThreads>();
+    conformance::mutex::<P, Shfl<P, Proportional<1>, SpinThenPark>, StdThreads>();
+    conformance::mutex::<P, libasl::Asl<P>, StdThreads>();
+    conformance::mutex::<P, libasl::AslBlocking<P>, StdThreads>();
 }
 
 fn pin(cpu: usize) {

@@ -1,4 +1,5 @@
-//! The hardware, but every thread says itself where it runs: orders of service can then be checked on any machine.
+//! The hardware, but every thread says itself where it runs: orders of service can then be checked on any machine. Or it
+//! never stays anywhere.
 
 use lockswap_platform::{Clock, CoreKind, Deadline, Native, Ns, Platform, SharedTable, Wake};
 use std::cell::Cell;
@@ -24,7 +25,8 @@ thread_local! {
 
 static WINDOW: AtomicU64 = AtomicU64::new(0);
 
-pub struct Placed;
+/// A thread that wanders is somewhere else whenever it asks.
+pub struct Placed<const WANDERS: bool = false>;
 
 impl Placed {
     /// Moves the calling thread.
@@ -42,7 +44,17 @@ impl Placed {
     }
 }
 
-impl Platform for Placed {
+impl<const WANDERS: bool> Placed<WANDERS> {
+    fn here() -> Place {
+        if !WANDERS {
+            return HERE.get();
+        }
+        let kind = [CoreKind::Big, CoreKind::Little][Native::choose(2) as usize];
+        Place { node: Native::choose(2), llc: Native::choose(4), kind, rank: Native::choose(RANKS) }
+    }
+}
+
+impl<const WANDERS: bool> Platform for Placed<WANDERS> {
     type U8 = <Native as Platform>::U8;
     type U32 = <Native as Platform>::U32;
     type Usize = <Native as Platform>::Usize;
@@ -50,16 +62,16 @@ impl Platform for Placed {
     type Data<T: Send> = <Native as Platform>::Data<T>;
 
     fn node() -> u32 {
-        HERE.get().node
+        Self::here().node
     }
     fn llc() -> u32 {
-        HERE.get().llc
+        Self::here().llc
     }
     fn kind() -> CoreKind {
-        HERE.get().kind
+        Self::here().kind
     }
     fn rank() -> u32 {
-        HERE.get().rank
+        Self::here().rank
     }
     fn ranks() -> u32 {
         RANKS
