@@ -5,6 +5,7 @@
 #![no_std]
 
 pub mod adaptive;
+pub mod asymmetric;
 pub mod counters;
 pub mod flat;
 pub mod info;
@@ -13,6 +14,7 @@ pub mod load_control;
 pub mod numa;
 pub mod queue;
 pub mod registry;
+pub mod routed;
 pub mod rw;
 pub mod shuffle;
 pub mod waiting;

@@ -97,6 +97,17 @@ macro_rules! for_each_lock {
                 "gcr" => $crate::load_control::gcr::GcrMcs,
                 "shfllock" => $crate::shuffle::shfllock::ShflLock,
                 "shfllock-b" => $crate::shuffle::shfllock::ShflLockB,
+                "shfllock-llc" => $crate::shuffle::shfllock::ShflLockLlc,
+                "shfllock-kind" => $crate::shuffle::shfllock::ShflLockKind,
+                "shfl-pb10" => $crate::shuffle::shfllock::ShflPb10,
+                "asl" => $crate::asymmetric::libasl::Asl,
+                "asl-ticket" => $crate::asymmetric::libasl::AslTicket,
+                "asl-cna" => $crate::asymmetric::libasl::AslCna,
+                "asl-blocking" => $crate::asymmetric::libasl::AslBlocking,
+                "ron" => $crate::routed::ron::Ron,
+                "ron-ticket" => $crate::routed::ticket::RonTicket,
+                "ron-plock" => $crate::routed::plock::RonPlock,
+                "ron-shared" => $crate::routed::shared::RonShared,
             }
             rwlock {
                 "rw-futex" => $crate::rw::rw_futex::RwFutex,

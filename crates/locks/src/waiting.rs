@@ -96,6 +96,17 @@ impl<const PAUSES: u32, const LOOKS: u32> Waiting for PausedSpin<PAUSES, LOOKS> 
 /// Spins for [`SPINS_BEFORE_PARK`] rounds, then sleeps until it is woken.
 pub struct SpinThenPark;
 
+impl SpinThenPark {
+    /// Sleeps until it is nudged or granted.
+    pub(crate) fn sleep<P: Platform>(status: &P::U32) {
+        // Relaxed: the announcement carries no data; it fails only on a grant, which the next round acquires.
+        let _ = status.compare_exchange(WAITING, PARKED, Ordering::Relaxed);
+        while status.load(Ordering::Relaxed) == PARKED {
+            P::park(status, PARKED, None);
+        }
+    }
+}
+
 impl Waiting for SpinThenPark {
     const POLICY: WaitingPolicy = WaitingPolicy::SpinThenPark;
 
@@ -103,15 +114,8 @@ impl Waiting for SpinThenPark {
     fn wait<P: Platform>(status: &P::U32) {
         // ORDER(hand-off): Acquire pairs with the Release in `grant`, here and below.
         let granted = || (status.load(Ordering::Acquire) == GRANTED).then_some(());
-        loop {
-            if P::spin_map_bounded(SPINS_BEFORE_PARK, granted).is_some() {
-                return;
-            }
-            // Relaxed: the announcement carries no data; it fails only on a grant, which the next round acquires.
-            let _ = status.compare_exchange(WAITING, PARKED, Ordering::Relaxed);
-            while status.load(Ordering::Relaxed) == PARKED {
-                P::park(status, PARKED, None);
-            }
+        while P::spin_map_bounded(SPINS_BEFORE_PARK, granted).is_none() {
+            Self::sleep::<P>(status);
         }
     }
 
@@ -124,10 +128,13 @@ impl Waiting for SpinThenPark {
             P::unpark(address, 1);
         }
     }
+
     #[inline]
     fn nudge<P: Platform>(status: &P::U32) {
-        // Relaxed: carries no data.
-        if status.compare_exchange(PARKED, WAITING, Ordering::Relaxed).is_ok() {
+        // Relaxed: carries no data; the load only decides whether the exchange is worth its price.
+        if status.load(Ordering::Relaxed) == PARKED
+            && status.compare_exchange(PARKED, WAITING, Ordering::Relaxed).is_ok()
+        {
             P::unpark(status, 1);
         }
     }
