@@ -320,7 +320,7 @@ fn ratio_to(result: &LockResult, id: &str, baseline: &LockResult, base_id: &str)
 
 /// The highest ratio to glibc (for bytes: the highest number) that the project set itself as a target.
 fn target(lock: &str, id: &str) -> Option<f64> {
-    let replaced = ![PTHREAD, INTERPOSED].contains(&lock);
+    let replaced = !registry::is_glibcs(lock);
     match id {
         id::EXTRA_BYTES if replaced => {
             let entry = registry::find(Role::Mutex, lock)?;

@@ -9,6 +9,8 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::sync::Mutex;
 
+pub mod small;
+
 /// How a platform starts threads.
 pub trait Threads {
     /// Runs all bodies at the same time and returns when the last has ended.

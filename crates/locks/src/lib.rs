@@ -5,12 +5,16 @@
 #![no_std]
 
 pub mod adaptive;
+pub mod asymmetric;
 pub mod counters;
 pub mod flat;
 pub mod info;
+pub mod line;
+pub mod load_control;
 pub mod numa;
 pub mod queue;
 pub mod registry;
+pub mod routed;
 pub mod rw;
 pub mod shuffle;
 pub mod waiting;
@@ -159,6 +163,10 @@ pub unsafe trait RawRwLock<P: Platform>: Send + Sync + Sized + 'static {
     fn is_write_locked(&self) -> bool;
     /// Whether nobody holds the lock in any mode.
     fn is_free(&self) -> bool;
+    /// As [`RawLock::is_quiet`].
+    fn is_quiet(&self) -> bool {
+        true
+    }
     /// Forgets all waiters, and keeps the holders: for the child of a fork, where no other thread exists.
     fn forget_waiters(&self);
 }

@@ -1,138 +1,40 @@
-//! ShflLock (Kashyap, Calciu, Cheng, Min, Kim, SOSP 2019), NUMA policy; spinning and blocking flavours.
+//! ShflLock (Kashyap, Calciu, Cheng, Min, Kim, SOSP 2019); spinning and blocking flavours.
 //!
 //!   held: FREE | HELD                 the lock proper: whoever swaps it holds the lock
 //!   tail ---------------------+
 //!   [A head]->[B]->[C]->[D tail]      an MCS queue of waiters; only its head competes for `held`
 //!
-//! One waiter at a time is the shuffler: while it waits it moves waiters of its own group (here: its NUMA node) directly
-//! behind the group that it leads, and hands its role to the last of them. Fairness: long-term, by a bound on the size of
-//! a batch; a newcomer may take a free lock while nobody queues (in the blocking flavour also while
-//! somebody does). Space: two words; a waiter's node lives on its stack and
-//! leaves the queue before the critical section. Hand-off: the head sees the lock free and swaps it.
+//! One waiter at a time is the shuffler: while it waits it moves the waiters that its [`Policy`] looks for directly behind
+//! the batch that it leads, wakes those that sleep, and hands its role to the last of them. Fairness: long-term, since a
+//! batch is bounded; a newcomer may take a free lock while nobody queues (in the blocking flavour also while somebody
+//! does). Space: two words; a waiter's node lives on its stack and leaves the queue before the critical section. Hand-off:
+//! the head sees the lock free and swaps it.
 //!
-//! Deviation: stealing is allowed while `tail` is null instead of by a flag of its own, which says the same with one write
-//! less on each entry to and exit from the queue.
+//! Deviations: stealing is allowed while `tail` is null instead of by a flag of its own, which says the same with one write
+//! less on each entry to and exit from the queue. A waiter that the shuffler has woken spins for a bounded time and may
+//! then sleep again, as may an idle shuffler: in a process nobody knows whether its CPU is needed by the holder.
 
+use super::blocking::{Blocking, FREE, HELD};
+use super::policy::{OfKind, OfLlc, OfNode, Policy, Together};
+use super::proportional::Proportional;
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
-use crate::waiting::{Spin, SpinThenPark, Waiting, GRANTED, SPINS_BEFORE_PARK, WAITING};
+use crate::waiting::{Spin, SpinThenPark, GRANTED, WAITING};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
 use lockswap_platform::{AtomicInt, AtomicPtrCell, Ordering, Platform};
 
-/// Most waiters in a batch (paper, section 4.2).
-pub const MAX_SHUFFLES: u32 = 1024;
-
 /// How often the head of the queue may lose to newcomers before it stops sleeping.
 const PATIENCE: u32 = 8;
-
-/// | held      | holder | head of the queue |
-/// |-----------|--------|-------------------|
-/// | FREE      | no     | awake             |
-/// | HELD      | yes    | awake             |
-/// | HEAD_ASLEEP | yes  | parked, or about to (blocking flavour) |
-const FREE: u32 = 0;
-const HELD: u32 = 1;
-const HEAD_ASLEEP: u32 = 2;
-
-/// Which waiters a shuffler brings together.
-pub trait Group: Send + Sync + 'static {
-    /// The group of the calling thread.
-    fn mine<P: Platform>() -> u32;
-}
-
-/// Waiters on the same NUMA node.
-pub struct SameNode;
-
-impl Group for SameNode {
-    fn mine<P: Platform>() -> u32 {
-        P::node()
-    }
-}
-
-/// How the head of the queue waits for the lock, and how the lock is released.
-pub trait Blocking: Waiting {
-    /// Whether a newcomer may take a free lock while others queue. Where the head of the queue may be asleep, the lock
-    /// would otherwise be idle until it has woken up.
-    const STEALS_FROM_QUEUE: bool;
-    /// Waits until `status` is granted, which it returns, or, as long as this thread is awake, until `has_work` says so.
-    fn wait_turn<P: Platform>(status: &P::U32, has_work: impl Fn() -> bool) -> bool;
-    /// Waits until the lock looks free, or, as long as this thread is awake, until `has_work` says so.
-    fn wait_free<P: Platform>(held: &P::U32, has_work: impl Fn() -> bool);
-    /// Marks the lock free; the lock's memory may be gone when this returns.
-    fn release<P: Platform>(held: &P::U32);
-}
-
-/// Whether it is the waiter's turn, or else whether it has work; nothing if neither.
-fn turn_or_work<P: Platform>(status: &P::U32, has_work: &impl Fn() -> bool) -> Option<bool> {
-    // ORDER(head): Acquire pairs with the Release in `Waiting::grant`.
-    let granted = status.load(Ordering::Acquire) == GRANTED;
-    (granted || has_work()).then_some(granted)
-}
-
-impl Blocking for Spin {
-    const STEALS_FROM_QUEUE: bool = false;
-
-    fn wait_turn<P: Platform>(status: &P::U32, has_work: impl Fn() -> bool) -> bool {
-        P::spin_map(|| turn_or_work::<P>(status, &has_work))
-    }
-
-    #[inline]
-    fn wait_free<P: Platform>(held: &P::U32, has_work: impl Fn() -> bool) {
-        // Relaxed: the swap that follows acquires.
-        P::spin_map(|| (held.load(Ordering::Relaxed) == FREE || has_work()).then_some(()));
-    }
-
-    #[inline]
-    fn release<P: Platform>(held: &P::U32) {
-        // ORDER(hand-off): Release pairs with the Acquire of the next swap; publishes the critical section.
-        // LAST: the lock may be destroyed after this store.
-        held.store(FREE, Ordering::Release);
-    }
-}
-
-impl Blocking for SpinThenPark {
-    const STEALS_FROM_QUEUE: bool = true;
-
-    fn wait_turn<P: Platform>(status: &P::U32, has_work: impl Fn() -> bool) -> bool {
-        P::spin_map_bounded(SPINS_BEFORE_PARK, || turn_or_work::<P>(status, &has_work)).unwrap_or_else(|| {
-            Self::wait::<P>(status);
-            true
-        })
-    }
-
-    fn wait_free<P: Platform>(held: &P::U32, has_work: impl Fn() -> bool) {
-        // Relaxed throughout: the swap that follows acquires.
-        let free = || held.load(Ordering::Relaxed) == FREE;
-        if P::spin_map_bounded(SPINS_BEFORE_PARK, || (free() || has_work()).then_some(())).is_some() {
-            return;
-        }
-        while !free() {
-            let asleep = held.compare_exchange(HELD, HEAD_ASLEEP, Ordering::Relaxed);
-            if asleep != Err(FREE) {
-                P::park(held, HEAD_ASLEEP, None);
-            }
-        }
-    }
-
-    #[inline]
-    fn release<P: Platform>(held: &P::U32) {
-        let address: *const P::U32 = held;
-        // ORDER(hand-off): Release pairs with the Acquire of the next swap; publishes the critical section.
-        // LAST: the lock may be destroyed after this swap; the wake-up uses the address only.
-        if held.swap(FREE, Ordering::Release) == HEAD_ASLEEP {
-            P::unpark(address, 1);
-        }
-    }
-}
 
 /// A waiter. The fields behind `status` belong to the shuffler: they are written by the waiter before it is linked, by
 /// whoever is the shuffler, and travel with that role.
 struct Node<P: Platform> {
     next: P::Ptr<Node<P>>,
     status: P::U32,
-    group: P::U32,
-    /// Size of the batch up to this waiter; 0: in no batch.
+    /// See [`Policy`].
+    attribute: P::U32,
+    /// How far the batch has come with this waiter; 0: in no batch.
     batch: P::U32,
     /// 1: this waiter is the shuffler.
     shuffles: P::U32,
@@ -140,7 +42,7 @@ struct Node<P: Platform> {
     last_visited: P::Ptr<Node<P>>,
 }
 
-/// The lock, over the waiters that it brings together and the way that they wait.
+/// The lock, over whom its waiters bring together and the way that they wait. The policies' bounds are const parameters.
 #[repr(C)]
 pub struct Shfl<P: Platform, G, W> {
     held: P::U32,
@@ -148,12 +50,18 @@ pub struct Shfl<P: Platform, G, W> {
     policy: PhantomData<(G, W)>,
 }
 
-/// The spinning flavour.
-pub type ShflLock<P> = Shfl<P, SameNode, Spin>;
-/// The blocking flavour.
-pub type ShflLockB<P> = Shfl<P, SameNode, SpinThenPark>;
+/// The spinning flavour, by NUMA node.
+pub type ShflLock<P> = Shfl<P, Together<OfNode>, Spin>;
+/// The blocking flavour, by NUMA node.
+pub type ShflLockB<P> = Shfl<P, Together<OfNode>, SpinThenPark>;
+/// By last-level cache.
+pub type ShflLockLlc<P> = Shfl<P, Together<OfLlc>, Spin>;
+/// By the kind of the cores.
+pub type ShflLockKind<P> = Shfl<P, Together<OfKind>, Spin>;
+/// Ten big cores, then a little one.
+pub type ShflPb10<P> = Shfl<P, Proportional, Spin>;
 
-impl<P: Platform, G: Group, W: Blocking> Shfl<P, G, W> {
+impl<P: Platform, G: Policy, W: Blocking> Shfl<P, G, W> {
     #[inline]
     fn acquire_free(&self) -> bool {
         // Relaxed: only decides whether the exchange is worth its price.
@@ -167,13 +75,30 @@ impl<P: Platform, G: Group, W: Blocking> Shfl<P, G, W> {
         (W::STEALS_FROM_QUEUE || self.tail.load(Ordering::Relaxed).is_null()) && self.acquire_free()
     }
 
+    /// Acquires the lock for a caller that says itself what its attribute is.
+    ///
+    /// # Safety
+    /// As for [`RawLock::lock`].
+    #[inline]
+    pub unsafe fn lock_as(&self, attribute: u32) {
+        if !self.steal() {
+            self.queue_as(attribute);
+        }
+    }
+
     #[cold]
     #[inline(never)]
-    fn lock_contended(&self) {
+    fn queue(&self) {
+        self.queue_as(G::mine::<P>());
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn queue_as(&self, attribute: u32) {
         let node = Node::<P> {
             next: P::Ptr::new(null_mut()),
             status: P::U32::new(WAITING),
-            group: P::U32::new(G::mine::<P>()),
+            attribute: P::U32::new(attribute),
             batch: P::U32::new(0),
             shuffles: P::U32::new(0),
             last_visited: P::Ptr::new(null_mut()),
@@ -237,11 +162,15 @@ impl<P: Platform, G: Group, W: Blocking> Shfl<P, G, W> {
             next = P::spin_map(|| Some(node.next()).filter(|next| !next.is_null()));
         }
         // SAFETY: the next waiter waits for the grant.
-        W::grant::<P>(unsafe { &(*next).status });
+        let next = unsafe { &*next };
+        if G::ALTERNATES {
+            node.pass_batch_on::<G>(next);
+        }
+        W::grant::<P>(&next.status);
     }
 
-    /// Walks the queue behind `node` and moves waiters of its group directly behind the batch that it leads; hands the
-    /// role of shuffler to the last of them. Ends there, at the end of the queue, or when `stop` says so.
+    /// Walks the queue behind `node` and moves the waiters that the policy looks for directly behind the batch that it
+    /// leads; hands the role of shuffler to the last of them. Ends there, at the end of the queue, or when `stop` says so.
     ///
     /// Only one waiter shuffles at a time: the role is handed on inside a batch, and a head outside any batch takes it
     /// up only when the batch before it has gone. All nodes behind the shuffler stay while it waits, and nobody else
@@ -250,15 +179,14 @@ impl<P: Platform, G: Group, W: Blocking> Shfl<P, G, W> {
     fn shuffle(&self, node: &Node<P>, stop: impl Fn() -> bool) {
         // Relaxed throughout: these fields travel with the role, which is handed over with Release and taken with
         // Acquire, as is the turn at the head of the queue.
-        let mut batch = node.batch.load(Ordering::Relaxed).max(1);
+        let mut batch = node.batch_or_first::<G>();
         node.batch.store(batch, Ordering::Relaxed);
-        let group = node.group.load(Ordering::Relaxed);
         let visited = node.last_visited.load(Ordering::Relaxed);
         let me: *const Node<P> = node;
         let (mut last, mut previous) = (me, if visited.is_null() { me } else { visited.cast_const() });
-        while batch < MAX_SHUFFLES && !stop() {
-            // SAFETY: `previous` and all linked nodes behind it are waiters behind this one, which stay.
-            let candidate = unsafe { (*previous).next() };
+        while G::is_open(batch) && !stop() {
+            // SAFETY: `last`, `previous` and all linked nodes behind them are this one or waiters behind it, which stay.
+            let (last_ref, candidate) = unsafe { (&*last, (*previous).next()) };
             if candidate.is_null() {
                 break;
             }
@@ -268,39 +196,66 @@ impl<P: Platform, G: Group, W: Blocking> Shfl<P, G, W> {
             if after.is_null() {
                 break;
             }
-            if candidate_ref.group.load(Ordering::Relaxed) != group {
+            let Some(joined) = G::joined(batch, last_ref.attribute(), candidate_ref.attribute()) else {
                 previous = candidate;
                 continue;
-            }
-            batch += 1;
+            };
+            batch = joined;
             candidate_ref.batch.store(batch, Ordering::Relaxed);
+            W::nudge::<P>(&candidate_ref.status);
             if previous != last {
                 // SAFETY: as above; neither `previous` nor `last` is the tail, since `candidate` follows both.
                 unsafe {
                     (*previous).next.store(after, Ordering::Relaxed);
-                    candidate_ref.next.store((*last).next(), Ordering::Relaxed);
-                    (*last).next.store(candidate, Ordering::Relaxed);
+                    candidate_ref.next.store(last_ref.next(), Ordering::Relaxed);
+                    last_ref.next.store(candidate, Ordering::Relaxed);
                 }
-            } else {
+            }
+            if previous == last || G::ALTERNATES {
                 previous = candidate;
             }
             last = candidate;
         }
         if last == me {
             node.last_visited.store(previous.cast_mut(), Ordering::Relaxed);
-            node.shuffles.store(u32::from(batch < MAX_SHUFFLES), Ordering::Relaxed);
+            node.shuffles.store(u32::from(G::is_open(batch)), Ordering::Relaxed);
             return;
         }
         node.shuffles.store(0, Ordering::Relaxed);
         // SAFETY: as above.
         let heir = unsafe { &*last };
         heir.last_visited.store(previous.cast_mut(), Ordering::Relaxed);
-        // ORDER(role): Release pairs with the Acquire in `wait_for_head`; publishes the shuffled queue.
+        // ORDER(role): Release pairs with the Acquire in `is_shuffler`; publishes the shuffled queue.
         heir.shuffles.store(1, Ordering::Release);
     }
 }
 
 impl<P: Platform> Node<P> {
+    fn attribute(&self) -> u32 {
+        // Relaxed: written before the node is linked.
+        self.attribute.load(Ordering::Relaxed)
+    }
+
+    /// How far the batch has come with this waiter, which begins one if it is in none.
+    fn batch_or_first<G: Policy>(&self) -> u32 {
+        // Relaxed: the shuffler's own, or acquired with the turn at the head of the queue.
+        match self.batch.load(Ordering::Relaxed) {
+            0 => G::first(self.attribute()),
+            batch => batch,
+        }
+    }
+
+    /// Makes `next`, the waiter behind this head of the queue, go on with the batch if nobody behind does.
+    fn pass_batch_on<G: Policy>(&self, next: &Node<P>) {
+        // Relaxed: acquired with the turn, or this thread's own; the role publishes the new value.
+        if self.batch.load(Ordering::Relaxed) == 0 || self.is_shuffler() {
+            let batch = G::passed(self.batch_or_first::<G>(), next.attribute());
+            next.batch.store(batch, Ordering::Relaxed);
+            // ORDER(role): as in `shuffle`.
+            next.shuffles.store(1, Ordering::Release);
+        }
+    }
+
     /// ORDER(role): Acquire pairs with the Release in `shuffle`.
     fn is_shuffler(&self) -> bool {
         self.shuffles.load(Ordering::Acquire) == 1
@@ -321,25 +276,25 @@ impl<P: Platform> Node<P> {
         !candidate.is_null() && unsafe { !(*candidate).next().is_null() }
     }
 
-    /// ORDER(link): Acquire pairs with the Release in `lock_contended`; after a shuffle, with that of the role.
+    /// ORDER(link): Acquire pairs with the Release in `queue_as`; after a shuffle, with that of the role.
     fn next(&self) -> *mut Node<P> {
         self.next.load(Ordering::Acquire)
     }
 }
 
 // SAFETY: only an exchange that found FREE acquires; `unlock` writes FREE, its last access.
-unsafe impl<P: Platform, G: Group, W: Blocking> RawLock<P> for Shfl<P, G, W> {
+unsafe impl<P: Platform, G: Policy, W: Blocking> RawLock<P> for Shfl<P, G, W> {
     const INFO: LockInfo = LockInfo {
         id: match W::POLICY {
-            WaitingPolicy::Spin => "shfllock",
-            WaitingPolicy::SpinThenPark | WaitingPolicy::Adaptive => "shfllock-b",
+            WaitingPolicy::Spin => G::IDS[0],
+            WaitingPolicy::SpinThenPark | WaitingPolicy::Adaptive => G::IDS[1],
         },
         family: Family::Shuffle,
         waiting: W::POLICY,
         fairness: Fairness::LongTerm,
         timed: Timed::Poll,
-        summary: "waiters of one NUMA node are brought together in the queue by the waiters themselves",
-        paper: "Kashyap, Calciu, Cheng, Min, Kim: SOSP 2019",
+        summary: G::SUMMARY,
+        paper: G::PAPER,
     };
     type Ctx = ();
 
@@ -350,7 +305,7 @@ unsafe impl<P: Platform, G: Group, W: Blocking> RawLock<P> for Shfl<P, G, W> {
     #[inline]
     unsafe fn lock(&self, (): &()) {
         if !self.steal() {
-            self.lock_contended();
+            self.queue();
         }
     }
 
@@ -361,7 +316,7 @@ unsafe impl<P: Platform, G: Group, W: Blocking> RawLock<P> for Shfl<P, G, W> {
 }
 
 // SAFETY: acquires only from FREE.
-unsafe impl<P: Platform, G: Group, W: Blocking> TryLock<P> for Shfl<P, G, W> {
+unsafe impl<P: Platform, G: Policy, W: Blocking> TryLock<P> for Shfl<P, G, W> {
     #[inline]
     unsafe fn try_lock(&self, (): &()) -> bool {
         self.steal()
@@ -369,7 +324,7 @@ unsafe impl<P: Platform, G: Group, W: Blocking> TryLock<P> for Shfl<P, G, W> {
 }
 
 // SAFETY: the provided method.
-unsafe impl<P: Platform, G: Group, W: Blocking> TimedLock<P> for Shfl<P, G, W> {}
+unsafe impl<P: Platform, G: Policy, W: Blocking> TimedLock<P> for Shfl<P, G, W> {}
 
 impl<P: Platform, G, W> IsHeld for Shfl<P, G, W> {
     #[inline]

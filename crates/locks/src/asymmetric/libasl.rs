@@ -1,0 +1,178 @@
+//! LibASL's reorderable lock (Liu, Gu, Tang, Li, Zang, Chen, PPoPP 2022, algorithms 1 and 3), over any lock.
+//!
+//!   big core     ----------------------------> queue of the lock inside
+//!   little core  --- stands back for a while --^    until the lock is free or its reorder window has passed
+//!
+//! A thread on a little core leaves the queue to the big cores for a time that [`Platform::reorder_window`] bounds. It looks
+//! whether the lock is free after pauses that double. Fairness: long-term over a fair lock: no window is longer than 100
+//! ms, and then the thread queues like all others. Space, hand-off and context: those of the lock inside. Released as that
+//! one is.
+//!
+//! Deviation: the paper doubles the number of rounds of a loop from look to look, this lock the time.
+
+use crate::info::{Fairness, Family, LockInfo, WaitingPolicy};
+use crate::queue::mcs::McsSpin;
+use crate::{flat::futex::Futex, flat::ticket::Ticket, numa::cna::Cna};
+use crate::{IsHeld, RawLock, TimedLock, TryLock};
+use core::marker::PhantomData;
+use lockswap_platform::{Clock, CoreKind, Deadline, Ns, Platform};
+
+/// How a thread stands back between two looks at the lock.
+pub trait StandBack: Send + Sync + 'static {
+    /// The first pause, ns.
+    const FIRST_PAUSE: Ns;
+    /// Lets `ns` ns pass.
+    fn pause<P: Platform>(ns: Ns);
+}
+
+/// Spins (with yields and naps after a bound, as every wait).
+pub struct Busy;
+
+impl StandBack for Busy {
+    /// About one round of the paper's loop, which reads the clock once.
+    const FIRST_PAUSE: Ns = 50;
+
+    fn pause<P: Platform>(ns: Ns) {
+        P::spin_map_until(from_now::<P>(ns), || None::<()>);
+    }
+}
+
+/// Sleeps (paper, footnote 3 and bench 6).
+pub struct Asleep;
+
+impl StandBack for Asleep {
+    /// The least time that Linux lets an ordinary thread sleep.
+    const FIRST_PAUSE: Ns = 50_000;
+
+    fn pause<P: Platform>(ns: Ns) {
+        P::sleep(ns);
+    }
+}
+
+fn from_now<P: Platform>(ns: Ns) -> Deadline {
+    Deadline { clock: Clock::Monotonic, at: P::now(Clock::Monotonic) + ns }
+}
+
+/// The lock, over the lock inside and the way that threads on little cores stand back.
+#[repr(transparent)]
+pub struct Reorderable<L, S> {
+    inside: L,
+    stand_back: PhantomData<S>,
+}
+
+/// Over MCS, as the paper has it.
+pub type Asl<P> = Reorderable<McsSpin<P>, Busy>;
+/// Over the ticket lock.
+pub type AslTicket<P> = Reorderable<Ticket<P>, Busy>;
+/// Over CNA.
+pub type AslCna<P> = Reorderable<Cna<P>, Busy>;
+/// For more threads than CPUs: over the futex lock, standing back asleep.
+pub type AslBlocking<P> = Reorderable<Futex<P>, Asleep>;
+
+impl<L: IsHeld, S: StandBack> Reorderable<L, S> {
+    /// Stands back if that is what threads do on this CPU; not beyond `deadline`.
+    #[inline]
+    fn let_big_cores_pass<P: Platform>(&self, deadline: Option<Deadline>) {
+        if P::kind() == CoreKind::Little {
+            self.stand_back::<P>(deadline);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn stand_back<P: Platform>(&self, deadline: Option<Deadline>) {
+        if !self.inside.is_held() {
+            return;
+        }
+        let end = from_now::<P>(P::reorder_window());
+        let mut pause = S::FIRST_PAUSE;
+        loop {
+            let left = [Some(end), deadline].into_iter().flatten().map(|end| end.at.saturating_sub(P::now(end.clock)));
+            match left.min() {
+                None | Some(0) => return,
+                Some(left) => S::pause::<P>(left.min(pause)),
+            }
+            if !self.inside.is_held() {
+                return;
+            }
+            pause *= 2;
+        }
+    }
+}
+
+// SAFETY: the lock inside does it all; who asks it when is free.
+unsafe impl<P: Platform, L: RawLock<P> + IsHeld, S: StandBack> RawLock<P> for Reorderable<L, S> {
+    const INFO: LockInfo = LockInfo {
+        id: match L::INFO.id.as_bytes() {
+            b"ticket" => "asl-ticket",
+            b"cna" => "asl-cna",
+            b"futex" => "asl-blocking",
+            _ => "asl",
+        },
+        family: Family::Asymmetric,
+        waiting: L::INFO.waiting,
+        fairness: match L::INFO.fairness {
+            Fairness::Unfair => Fairness::Unfair,
+            Fairness::Fifo | Fairness::Bounded(_) | Fairness::LongTerm => Fairness::LongTerm,
+        },
+        timed: L::INFO.timed,
+        summary: match L::INFO.waiting {
+            WaitingPolicy::Spin => "little cores stand back for big ones, for a bounded time, then queue",
+            _ => "little cores stand back for big ones, asleep, for a bounded time, then join in",
+        },
+        paper: "Liu, Gu, Tang, Li, Zang, Chen: PPoPP 2022, alg. 1",
+    };
+    type Ctx = L::Ctx;
+
+    fn new() -> Self {
+        Reorderable { inside: L::new(), stand_back: PhantomData }
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.inside.is_quiet()
+    }
+
+    #[inline]
+    unsafe fn lock(&self, cx: &L::Ctx) {
+        self.let_big_cores_pass::<P>(None);
+        // SAFETY: as for this call.
+        unsafe { self.inside.lock(cx) };
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, cx: &L::Ctx) {
+        // SAFETY: as for this call.
+        unsafe { self.inside.unlock(cx) };
+    }
+
+    #[inline]
+    unsafe fn unlock_alone(&self, cx: &L::Ctx) -> bool {
+        // SAFETY: as for this call.
+        unsafe { self.inside.unlock_alone(cx) }
+    }
+}
+
+// SAFETY: as the lock inside.
+unsafe impl<P: Platform, L: TryLock<P> + IsHeld, S: StandBack> TryLock<P> for Reorderable<L, S> {
+    #[inline]
+    unsafe fn try_lock(&self, cx: &L::Ctx) -> bool {
+        // SAFETY: as for this call.
+        unsafe { self.inside.try_lock(cx) }
+    }
+}
+
+// SAFETY: as the lock inside; nothing is left behind while standing back.
+unsafe impl<P: Platform, L: TimedLock<P> + IsHeld, S: StandBack> TimedLock<P> for Reorderable<L, S> {
+    unsafe fn lock_until(&self, cx: &L::Ctx, deadline: Deadline) -> bool {
+        self.let_big_cores_pass::<P>(Some(deadline));
+        // SAFETY: as for this call.
+        unsafe { self.inside.lock_until(cx, deadline) }
+    }
+}
+
+impl<L: IsHeld, S> IsHeld for Reorderable<L, S> {
+    #[inline]
+    fn is_held(&self) -> bool {
+        self.inside.is_held()
+    }
+}

@@ -1,0 +1,3 @@
+//! Locks for machines whose cores differ: big cores may overtake little ones (LibASL).
+
+pub mod libasl;

@@ -1,0 +1,95 @@
+//! How the waiters of a ShflLock wait, and how its holder lets go: the spinning and the blocking flavour.
+
+use crate::waiting::{Spin, SpinThenPark, Waiting, GRANTED, SPINS_BEFORE_PARK};
+use lockswap_platform::{AtomicInt, Ordering, Platform};
+
+/// The lock proper.
+///
+/// | held      | holder | head of the queue |
+/// |-----------|--------|-------------------|
+/// | FREE      | no     | awake             |
+/// | HELD      | yes    | awake             |
+/// | HEAD_ASLEEP | yes  | parked, or about to (blocking flavour) |
+pub const FREE: u32 = 0;
+/// See [`FREE`].
+pub const HELD: u32 = 1;
+/// See [`FREE`].
+pub const HEAD_ASLEEP: u32 = 2;
+
+/// How the head of the queue waits for the lock, and how the lock is released.
+pub trait Blocking: Waiting {
+    /// Whether a newcomer may take a free lock while others queue. Where the head of the queue may be asleep, the lock
+    /// would otherwise be idle until it has woken up.
+    const STEALS_FROM_QUEUE: bool;
+    /// Waits until `status` is granted, which it returns, or, as long as this thread is awake, until `has_work` says so.
+    fn wait_turn<P: Platform>(status: &P::U32, has_work: impl Fn() -> bool) -> bool;
+    /// Waits until the lock looks free, or, as long as this thread is awake, until `has_work` says so.
+    fn wait_free<P: Platform>(held: &P::U32, has_work: impl Fn() -> bool);
+    /// Marks the lock free; the lock's memory may be gone when this returns.
+    fn release<P: Platform>(held: &P::U32);
+}
+
+/// Whether it is the waiter's turn, or else whether it has work; nothing if neither.
+fn turn_or_work<P: Platform>(status: &P::U32, has_work: &impl Fn() -> bool) -> Option<bool> {
+    // ORDER(head): Acquire pairs with the Release in `Waiting::grant`.
+    let granted = status.load(Ordering::Acquire) == GRANTED;
+    (granted || has_work()).then_some(granted)
+}
+
+impl Blocking for Spin {
+    const STEALS_FROM_QUEUE: bool = false;
+
+    fn wait_turn<P: Platform>(status: &P::U32, has_work: impl Fn() -> bool) -> bool {
+        P::spin_map(|| turn_or_work::<P>(status, &has_work))
+    }
+
+    #[inline]
+    fn wait_free<P: Platform>(held: &P::U32, has_work: impl Fn() -> bool) {
+        // Relaxed: the swap that follows acquires.
+        P::spin_map(|| (held.load(Ordering::Relaxed) == FREE || has_work()).then_some(()));
+    }
+
+    #[inline]
+    fn release<P: Platform>(held: &P::U32) {
+        // ORDER(hand-off): Release pairs with the Acquire of the next swap; publishes the critical section.
+        // LAST: the lock may be destroyed after this store.
+        held.store(FREE, Ordering::Release);
+    }
+}
+
+impl Blocking for SpinThenPark {
+    const STEALS_FROM_QUEUE: bool = true;
+
+    fn wait_turn<P: Platform>(status: &P::U32, has_work: impl Fn() -> bool) -> bool {
+        loop {
+            if let Some(granted) = P::spin_map_bounded(SPINS_BEFORE_PARK, || turn_or_work::<P>(status, &has_work)) {
+                return granted;
+            }
+            Self::sleep::<P>(status);
+        }
+    }
+
+    fn wait_free<P: Platform>(held: &P::U32, has_work: impl Fn() -> bool) {
+        // Relaxed throughout: the swap that follows acquires.
+        let free = || held.load(Ordering::Relaxed) == FREE;
+        if P::spin_map_bounded(SPINS_BEFORE_PARK, || (free() || has_work()).then_some(())).is_some() {
+            return;
+        }
+        while !free() {
+            let asleep = held.compare_exchange(HELD, HEAD_ASLEEP, Ordering::Relaxed);
+            if asleep != Err(FREE) {
+                P::park(held, HEAD_ASLEEP, None);
+            }
+        }
+    }
+
+    #[inline]
+    fn release<P: Platform>(held: &P::U32) {
+        let address: *const P::U32 = held;
+        // ORDER(hand-off): Release pairs with the Acquire of the next swap; publishes the critical section.
+        // LAST: the lock may be destroyed after this swap; the wake-up uses the address only.
+        if held.swap(FREE, Ordering::Release) == HEAD_ASLEEP {
+            P::unpark(address, 1);
+        }
+    }
+}
