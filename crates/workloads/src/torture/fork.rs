@@ -11,6 +11,15 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
 impl Worker<'_> {
+    /// Acquires the mutex and forks.
+    pub(super) fn fork_holding(&mut self, number: Number) {
+        let mutex = &*self.round.objects.mutexes[number].mutex;
+        let code = self.call(Call::Lock, number, || calls::lock(mutex));
+        self.expect(Call::Lock, number, code, &[0]);
+        self.enter(number);
+        self.fork(number);
+    }
+
     /// Forks while the calling thread holds the mutex, releases it, and waits for the child.
     pub(super) fn fork(&mut self, held: usize) {
         // One at a time: each copies the whole process.
