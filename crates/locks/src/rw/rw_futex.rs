@@ -8,7 +8,7 @@
 //! Fairness: none within a mode; between the modes by [`Preference`]. Space: three words. Readers share a counter.
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
-use crate::{Preference, RawRwLock};
+use crate::{Preference, RawRwLock, TryUnlockRead};
 use lockswap_platform::{AtomicInt, Deadline, Ordering, Platform, Wake};
 
 /// A writer is inside.
@@ -141,12 +141,14 @@ impl<P: Platform> RwFutex<P> {
     /// the flag of those to be woken is cleared: whoever is about to sleep must set it again, which the release notices.
     /// Then the gates of all who may sleep open: whoever is about to sleep looks again. Then the lock is released, and
     /// the sleepers are woken by the address of their gate.
-    fn release(&self, preference: Preference, without: impl Fn(u32) -> u32) {
+    ///
+    /// Returns `false` if `without` finds no hold to give up.
+    fn release(&self, preference: Preference, without: impl Fn(u32) -> Option<u32>) -> bool {
         let mut chosen = None;
         // Relaxed: the exchanges decide.
         let mut state = self.state.load(Ordering::Relaxed);
-        let left = loop {
-            let left = without(state);
+        let (released, left) = loop {
+            let Some(left) = without(state) else { break (false, state) };
             if is_free(left) {
                 chosen = chosen.or_else(|| self.next_in(left, preference));
             }
@@ -171,7 +173,7 @@ impl<P: Platform> RwFutex<P> {
             // LAST: the lock may be destroyed after this exchange.
             match self.state.compare_exchange(state, left, Ordering::Release) {
                 Err(found) => state = found,
-                Ok(_) => break left,
+                Ok(_) => break (true, left),
             }
         };
         // Also where a reader has slipped in meanwhile: those whose flag is gone must set it again.
@@ -183,6 +185,7 @@ impl<P: Platform> RwFutex<P> {
                 }
             }
         }
+        released
     }
 }
 
@@ -266,12 +269,12 @@ unsafe impl<P: Platform> RawRwLock<P> for RwFutex<P> {
 
     #[inline]
     unsafe fn unlock_read(&self, preference: Preference) {
-        self.release(preference, |state| state - 1);
+        self.release(preference, |state| Some(state - 1));
     }
 
     #[inline]
     unsafe fn unlock_write(&self, preference: Preference) {
-        self.release(preference, |state| state & !WRITER);
+        self.release(preference, |state| Some(state & !WRITER));
     }
 
     fn is_write_locked(&self) -> bool {
@@ -287,5 +290,13 @@ unsafe impl<P: Platform> RawRwLock<P> for RwFutex<P> {
     fn forget_waiters(&self) {
         // Relaxed: no other thread exists.
         self.state.fetch_and(!(READERS_SLEEP | WRITERS_SLEEP), Ordering::Relaxed);
+    }
+}
+
+// SAFETY: takes a reader away only where the state has one.
+unsafe impl<P: Platform> TryUnlockRead<P> for RwFutex<P> {
+    #[inline]
+    unsafe fn try_unlock_read(&self, preference: Preference) -> bool {
+        self.release(preference, |state| (state & READERS != 0).then(|| state - 1))
     }
 }
