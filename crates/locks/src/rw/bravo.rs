@@ -165,7 +165,7 @@ impl<P: Platform, L: TryUnlockRead<P>> Bravo<P, L> {
         // Relaxed: the bias ends for good; nobody enters through the table until a reader of the inner lock biases it again.
         let mut state = self.state.load(Ordering::Relaxed);
         while let Err(found) =
-            self.state.compare_exchange(state, until * TIME | (writers(state) - 1) * ONE_WRITER, Ordering::Relaxed)
+            self.state.compare_exchange(state, until * TIME + (writers(state) - 1) * ONE_WRITER, Ordering::Relaxed)
         {
             state = found;
         }

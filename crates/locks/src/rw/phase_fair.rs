@@ -66,7 +66,7 @@ fn is_open(state: usize, preference: Preference) -> bool {
 
 /// The state after the announced writer has gone, `phase` being the next one: the readers that wait are inside.
 fn open_up(state: usize, phase: usize) -> usize {
-    (readers_inside(state) + waiting_readers(state)) * READER | phase
+    (readers_inside(state) + waiting_readers(state)) * READER + phase
 }
 
 /// The lock.
@@ -244,7 +244,7 @@ unsafe impl<P: Platform> RawRwLock<P> for PhaseFair<P> {
         // Relaxed throughout: no other thread exists.
         let inside = |state: usize| {
             let writer = if is_writer_inside(state) { WRITER } else { 0 };
-            readers_inside(state) * READER | state & PHASE | writer
+            readers_inside(state) * READER + (state & PHASE) + writer
         };
         self.update(Ordering::Relaxed, |state| Some(inside(state)));
         self.tickets.store(0, Ordering::Relaxed);
