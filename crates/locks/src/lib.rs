@@ -170,3 +170,15 @@ pub unsafe trait RawRwLock<P: Platform>: Send + Sync + Sized + 'static {
     /// Forgets all waiters, and keeps the holders: for the child of a fork, where no other thread exists.
     fn forget_waiters(&self);
 }
+
+/// A read-write lock that counts its readers, so that one of several anonymous holds can be released if there is one.
+///
+/// # Safety
+/// As for [`RawRwLock`].
+pub unsafe trait TryUnlockRead<P: Platform>: RawRwLock<P> {
+    /// Releases a shared acquisition if there is one and returns whether there was.
+    ///
+    /// # Safety
+    /// If there is one, the caller may release it.
+    unsafe fn try_unlock_read(&self, preference: Preference) -> bool;
+}

@@ -111,6 +111,10 @@ macro_rules! for_each_lock {
             }
             rwlock {
                 "rw-futex" => $crate::rw::rw_futex::RwFutex,
+                "bravo" => $crate::rw::bravo::BravoFutex,
+                "cohort-rw" => $crate::rw::cohort_rw::CohortRwK42,
+                "phase-fair" => $crate::rw::phase_fair::PhaseFair,
+                "shfllock-rw" => $crate::rw::shfllock_rw::ShflLockRw,
             }
             spin {
                 "ttas" => $crate::flat::ttas::GlibcTtas,

@@ -8,7 +8,7 @@
 //! Fairness: none within a mode; between the modes by [`Preference`]. Space: three words. Readers share a counter.
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
-use crate::{Preference, RawRwLock};
+use crate::{Preference, RawRwLock, TryUnlockRead};
 use lockswap_platform::{AtomicInt, Deadline, Ordering, Platform, Wake};
 
 /// A writer is inside.
@@ -144,11 +144,13 @@ impl<P: Platform> RwFutex<P> {
     /// the lock is held the gates open, which makes those look again who are about to sleep; whoever still goes to sleep
     /// after that says FRESH, which the release notices. The release takes back the flag of those who are to be woken,
     /// and wakes them by the address of their gate.
-    fn release(&self, preference: Preference, without: impl Fn(u32) -> u32) {
+    ///
+    /// Returns `false` if `without` finds no hold to give up.
+    fn release(&self, preference: Preference, without: impl Fn(u32) -> Option<u32>) -> bool {
         // Relaxed: the exchanges decide.
         let mut state = self.state.load(Ordering::Relaxed);
         let (left, chosen) = loop {
-            let mut left = without(state);
+            let Some(mut left) = without(state) else { return false };
             let mut chosen = None;
             if is_free(left) {
                 if state & FRESH != 0 {
@@ -173,6 +175,7 @@ impl<P: Platform> RwFutex<P> {
                 }
             }
         }
+        true
     }
 
     /// Makes everybody look again who is about to sleep, while the lock is held in `state`; the state after that.
@@ -270,12 +273,12 @@ unsafe impl<P: Platform> RawRwLock<P> for RwFutex<P> {
 
     #[inline]
     unsafe fn unlock_read(&self, preference: Preference) {
-        self.release(preference, |state| state - 1);
+        self.release(preference, |state| Some(state - 1));
     }
 
     #[inline]
     unsafe fn unlock_write(&self, preference: Preference) {
-        self.release(preference, |state| state & !WRITER);
+        self.release(preference, |state| Some(state & !WRITER));
     }
 
     fn is_write_locked(&self) -> bool {
@@ -291,5 +294,13 @@ unsafe impl<P: Platform> RawRwLock<P> for RwFutex<P> {
     fn forget_waiters(&self) {
         // Relaxed: no other thread exists.
         self.state.fetch_and(!(READERS_SLEEP | WRITERS_SLEEP | FRESH), Ordering::Relaxed);
+    }
+}
+
+// SAFETY: takes a reader away only where the state has one.
+unsafe impl<P: Platform> TryUnlockRead<P> for RwFutex<P> {
+    #[inline]
+    unsafe fn try_unlock_read(&self, preference: Preference) -> bool {
+        self.release(preference, |state| (state & READERS != 0).then(|| state - 1))
     }
 }
