@@ -1,6 +1,8 @@
 /* Objects that lockswap leaves to glibc: robust, priority-inheriting, priority-protected. And exact numbers of each. */
 #include "driver.h"
 
+#include <threads.h>
+
 enum protocol_or_robust { ROBUST, INHERIT, PROTECT };
 
 static void init_special(pthread_mutex_t *m, enum protocol_or_robust what, int type) {
@@ -253,6 +255,49 @@ static void known_numbers(void) {
     }
 }
 
+static int kind_of(pthread_mutex_t *m) {
+    int words[5]; /* glibc keeps the kind in the fifth */
+    memcpy(words, m, sizeof words);
+    return words[4] & 127;
+}
+
+/* The lock pthreadadapt makes default mutexes adaptive before their first use, and leaves the others alone. */
+static void adaptive_by_default(void) {
+    const char *preload = getenv("LD_PRELOAD"), *lock = getenv("LOCKSWAP_LOCK");
+    if (!preload || !strstr(preload, "lockswap") || !lock || strcmp(lock, "pthreadadapt") != 0)
+        skip("only pthreadadapt changes the kind");
+    for (int form = 0; form < 4; form++) {
+        pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
+        OK(lock_form(&m, form));
+        CHECK(kind_of(&m) == PTHREAD_MUTEX_ADAPTIVE_NP);
+        RC(pthread_mutex_trylock(&m), EBUSY);
+        OK(pthread_mutex_unlock(&m));
+        OK(pthread_mutex_destroy(&m));
+    }
+    pthread_mutex_t m;
+    OK(pthread_mutex_init(&m, NULL));
+    CHECK(kind_of(&m) == PTHREAD_MUTEX_ADAPTIVE_NP);
+    FOR_EACH_KIND(k) {
+        init_kind(&m, k->type);
+        OK(pthread_mutex_lock(&m));
+        CHECK(kind_of(&m) == (k->type == PTHREAD_MUTEX_NORMAL ? PTHREAD_MUTEX_ADAPTIVE_NP : k->type));
+        OK(pthread_mutex_unlock(&m));
+    }
+    mtx_t c11;
+    CHECK(mtx_init(&c11, mtx_plain) == thrd_success && mtx_lock(&c11) == thrd_success);
+    CHECK(kind_of((pthread_mutex_t *)&c11) == PTHREAD_MUTEX_ADAPTIVE_NP && mtx_unlock(&c11) == thrd_success);
+    for (int what = ROBUST; what <= PROTECT; what++) {
+        init_special(&m, what, PTHREAD_MUTEX_NORMAL);
+        int kind = kind_of(&m);
+        CHECK((kind & 3) == PTHREAD_MUTEX_NORMAL && kind != 0);
+        if (what != PROTECT) {
+            OK(pthread_mutex_lock(&m));
+            CHECK(kind_of(&m) == kind);
+            OK(pthread_mutex_unlock(&m));
+        }
+    }
+}
+
 const struct subtest special_tests[] = {
     {"robust_recovered", robust_recovered},
     {"robust_given_up", robust_given_up},
@@ -261,6 +306,7 @@ const struct subtest special_tests[] = {
     {"inherit_error_codes", inherit_error_codes},
     {"special_exclusion", exclusion},
     {"protect", protect},
+    {"adaptive_by_default", adaptive_by_default},
     {"known_numbers", known_numbers},
     {NULL, NULL},
 };

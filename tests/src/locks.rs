@@ -37,14 +37,15 @@ impl Variant {
     }
 }
 
-fn mutex_ids() -> Vec<String> {
+/// The ids of all locks that can be chosen for a role: `mutex`, `rwlock` or `spin`.
+pub fn ids(role: &str) -> Vec<String> {
     let mut command = Command::new(lockswap());
     let outcome = run_with_timeout(command.args(["list", "--json"]), Duration::from_secs(20));
     assert!(outcome.success(), "lockswap list --json {}:\n{}", outcome.ending(), outcome.tail());
     let json: serde_json::Value = serde_json::from_str(&outcome.stdout).expect("lockswap list --json prints JSON");
     let all = json.as_array().expect("lockswap list --json prints an array");
-    let mutexes = all.iter().filter(|lock| lock["role"].as_str().is_none_or(|role| role == "mutex"));
-    mutexes.map(|lock| lock["id"].as_str().expect("each lock has an id").to_string()).collect()
+    let chosen = all.iter().filter(|lock| lock["role"] == role);
+    chosen.map(|lock| lock["id"].as_str().expect("each lock has an id").to_string()).collect()
 }
 
 /// Every lock that is preloaded, and the NUMA ones on a simulated machine with two nodes. `LOCKSWAP_TEST_LOCKS=a,b`
@@ -52,7 +53,7 @@ fn mutex_ids() -> Vec<String> {
 pub fn variants() -> &'static [Variant] {
     static VARIANTS: OnceLock<Vec<Variant>> = OnceLock::new();
     VARIANTS.get_or_init(|| {
-        let mut ids = mutex_ids();
+        let mut ids = ids("mutex");
         assert!(ids.iter().any(|id| id == "interposed-pthread"), "lockswap list lacks interposed-pthread: {ids:?}");
         ids.retain(|id| id != "pthread");
         if let Ok(wanted) = std::env::var("LOCKSWAP_TEST_LOCKS") {

@@ -4,7 +4,10 @@
 //! round by round, so that a change of the machine's state hits all locks alike. A ratio is the median over the rounds
 //! of the lock's number divided by glibc's number of the same round.
 
-use crate::error::UserError;
+mod direct;
+mod oversub;
+
+use crate::error::{UserError, USAGE};
 use crate::selection::{self, Selection, INTERPOSED, PLAIN as PTHREAD};
 use crate::terminal;
 use anyhow::Context;
@@ -25,8 +28,14 @@ const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// Arguments of `lockswap bench`.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  lockswap bench
+  lockswap bench contended --lock futex,mcs_stp --rounds 21
+  lockswap bench oversub --threads 32
+  lockswap bench direct --export-json direct.json")]
 pub struct BenchArgs {
-    /// Part to measure; both if left out
+    /// Part to measure; if left out, the first two
     #[arg(value_enum)]
     what: Option<What>,
     /// Mutex locks to measure, next to the baselines pthread and interposed-pthread
@@ -35,15 +44,21 @@ pub struct BenchArgs {
     /// Measure every mutex lock (the default)
     #[arg(long)]
     all: bool,
-    /// Rounds; each starts one process per lock, for about half a second
-    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
+    /// Rounds; each starts one process per lock, for about half a second, or over a second with oversub [default: 7]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// Competing threads, with oversub [default: 16]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    threads: Option<u32>,
     /// Write all samples to this file, after every round
     #[arg(long, value_name = "FILE")]
     export_json: Option<PathBuf>,
     /// Measure in this process and print one line of JSON
     #[arg(long, hide = true)]
     measure_here: bool,
+    /// Measure this lock through the Rust API
+    #[arg(long, hide = true, requires = "measure_here")]
+    directly: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -52,6 +67,10 @@ enum What {
     Uncontended,
     /// Two threads: competing for a mutex, waking each other
     Contended,
+    /// More threads than CPUs on one mutex: speed, and the longest wait
+    Oversub,
+    /// The pthread functions on a lock next to the same lock called directly: the price of interposition
+    Direct,
 }
 
 impl What {
@@ -59,6 +78,8 @@ impl What {
         match self {
             What::Uncontended => "uncontended",
             What::Contended => "contended",
+            What::Oversub => "oversub",
+            What::Direct => "direct",
         }
     }
 }
@@ -68,26 +89,36 @@ fn groups(what: Option<What>) -> &'static [Group] {
         None => &[Group::Uncontended, Group::Contended],
         Some(What::Uncontended) => &[Group::Uncontended],
         Some(What::Contended) => &[Group::Contended],
+        Some(What::Oversub | What::Direct) => &[],
     }
 }
 
 /// Runs `lockswap bench`.
 pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
-    if args.measure_here {
-        return measure_here(groups(args.what));
+    if args.threads.is_some() && args.what != Some(What::Oversub) {
+        let remedy = "write `lockswap bench oversub --threads N`";
+        return Err(UserError::new("--threads is for oversub only", remedy).with_status(USAGE).into());
     }
-    let mut results: Vec<LockResult> = selection(&args.lock)?.into_iter().map(LockResult::new).collect();
+    if args.measure_here {
+        return measure_here(&args);
+    }
+    let locks = selection(&args.lock)?;
+    let mut results = match args.what {
+        Some(What::Direct) => direct::results(locks),
+        _ => locks.into_iter().map(LockResult::new).collect(),
+    };
     let file = match &args.export_json {
         Some(path) => Some(OutputFile::prepare(path).with_context(|| format!("cannot write {}", path.display()))?),
         None => None,
     };
     // A library that cannot be unpacked ends the run here, with its remedy, rather than once per lock.
     environment(INTERPOSED)?;
-    let progress = indicatif::ProgressBar::new(u64::from(args.rounds) * results.len() as u64);
-    for _ in 0..args.rounds {
+    let rounds = args.rounds.unwrap_or(7);
+    let progress = indicatif::ProgressBar::new(u64::from(rounds) * results.len() as u64);
+    for _ in 0..rounds {
         for result in &mut results {
             if result.failure.is_none() {
-                match measure_in_child(&result.lock, args.what) {
+                match measure_in_child(result, &args) {
                     Ok(numbers) => result.rounds.push(numbers),
                     Err(failure) => result.failure = Some(format!("{failure:#}")),
                 }
@@ -95,14 +126,19 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
             progress.inc(1);
         }
         if let Some(file) = file.as_ref().filter(|file| !file.is_stream()) {
-            export(file, &results)?;
+            export(file, &results, &args)?;
         }
     }
     if let Some(file) = file.filter(OutputFile::is_stream) {
-        export(&file, &results)?;
+        export(&file, &results, &args)?;
     }
     progress.finish_and_clear();
-    terminal::print(&render(&results, groups(args.what)))?;
+    let text = match args.what {
+        Some(What::Oversub) => oversub::render(&results, &args),
+        Some(What::Direct) => direct::render(&results),
+        what => render(&results, groups(what)),
+    };
+    terminal::print(&(text + &failures(&results)))?;
     let failed = results.iter().any(|result| result.failure.is_some());
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -129,22 +165,31 @@ type Numbers = BTreeMap<String, f64>;
 
 struct LockResult {
     lock: String,
+    /// Called through the Rust API, nothing preloaded.
+    directly: bool,
     rounds: Vec<Numbers>,
     failure: Option<String>,
 }
 
 impl LockResult {
     fn new(lock: String) -> Self {
-        Self { lock, rounds: Vec::new(), failure: None }
+        Self { lock, directly: false, rounds: Vec::new(), failure: None }
     }
 }
 
-fn measure_here(groups: &[Group]) -> anyhow::Result<ExitCode> {
-    // The last CPU: the first one serves most interrupts.
-    if let Some(&cpu) = lockswap_workloads::affinity::allowed().last() {
-        lockswap_workloads::affinity::pin(&[cpu]).with_context(|| format!("cannot pin to CPU {cpu}"))?;
-    }
-    let numbers: BTreeMap<_, _> = micro::measure(groups, &Effort::default()).into_iter().collect();
+fn measure_here(args: &BenchArgs) -> anyhow::Result<ExitCode> {
+    let numbers: BTreeMap<_, _> = match args.what {
+        Some(What::Oversub) => oversub::measure(args).into(),
+        Some(What::Direct) => direct::measure(args)?.into(),
+        what => {
+            // The last CPU: the first one serves most interrupts.
+            if let Some(&cpu) = lockswap_workloads::affinity::allowed().last() {
+                let pinned = lockswap_workloads::affinity::pin(&[cpu]);
+                pinned.with_context(|| format!("cannot pin to CPU {cpu}"))?;
+            }
+            micro::measure(groups(what), &Effort::default()).into_iter().collect()
+        }
+    };
     terminal::print(&format!("{}\n", serde_json::to_string(&numbers)?))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -155,9 +200,15 @@ fn environment(lock: &str) -> Result<Vec<(OsString, Option<OsString>)>, UserErro
     Selection { lock: Some(lock.to_owned()), rwlock: others.clone(), spin: others }.environment()
 }
 
-fn measure_in_child(lock: &str, what: Option<What>) -> anyhow::Result<Numbers> {
+fn measure_in_child(result: &LockResult, args: &BenchArgs) -> anyhow::Result<Numbers> {
     let mut command = Command::new(std::env::current_exe().context("cannot find this program's own file")?);
-    command.arg("bench").args(what.map(What::name)).arg("--measure-here");
+    command.arg("bench").args(args.what.map(What::name)).arg("--measure-here");
+    command.args(args.threads.map(|threads| format!("--threads={threads}")));
+    command.args(result.directly.then(|| format!("--directly={}", result.lock)));
+    if args.what == Some(What::Direct) {
+        command.env_remove("LOCKSWAP_TOPOLOGY"); // only the preload library reads it
+    }
+    let lock = if result.directly { PTHREAD } else { &result.lock };
     command.env("RUST_BACKTRACE", "0"); // the message alone is reported
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     for (name, value) in environment(lock)? {
@@ -191,19 +242,25 @@ fn measure_in_child(lock: &str, what: Option<What>) -> anyhow::Result<Numbers> {
     serde_json::from_slice(&output.stdout).context("the measuring process printed something else than its numbers")
 }
 
-fn export(file: &OutputFile, results: &[LockResult]) -> anyhow::Result<()> {
+fn export(file: &OutputFile, results: &[LockResult], args: &BenchArgs) -> anyhow::Result<()> {
     let locks: Vec<_> = results
         .iter()
-        .map(|result| serde_json::json!({"id": result.lock, "rounds": result.rounds, "failure": result.failure}))
+        .map(|LockResult { lock, directly, rounds, failure }| {
+            serde_json::json!({"id": lock, "directly": directly, "rounds": rounds, "failure": failure})
+        })
         .collect();
-    let measurements: Vec<_> = MEASUREMENTS
-        .iter()
-        .map(|measurement| serde_json::json!({"id": measurement.id, "unit": unit_name(measurement.unit)}))
-        .collect();
+    let measurements: Vec<_> = match args.what {
+        Some(What::Oversub) => oversub::MEASUREMENTS.to_vec(),
+        Some(What::Direct) => direct::MEASUREMENTS.to_vec(),
+        _ => MEASUREMENTS.iter().map(|measurement| (measurement.id, unit_name(measurement.unit))).collect(),
+    };
+    let measurements: Vec<_> =
+        measurements.into_iter().map(|(id, unit)| serde_json::json!({"id": id, "unit": unit})).collect();
     let document = serde_json::json!({
         "schema": 1,
         "tool": concat!("lockswap ", env!("CARGO_PKG_VERSION")),
         "machine": Machine::here(),
+        "part": args.what.map(What::name),
         "baseline": PTHREAD,
         "measurements": measurements,
         "locks": locks,
@@ -257,7 +314,7 @@ fn ratio_to(result: &LockResult, id: &str, baseline: &LockResult, base_id: &str)
 
 /// The highest ratio to glibc (for bytes: the highest number) that the project set itself as a target.
 fn target(lock: &str, id: &str) -> Option<f64> {
-    let replaced = ![PTHREAD, INTERPOSED].contains(&lock);
+    let replaced = !registry::is_glibcs(lock);
     match id {
         id::EXTRA_BYTES if replaced => {
             let entry = registry::find(Role::Mutex, lock)?;
@@ -368,9 +425,6 @@ const COLUMNS: usize = 6;
 fn render(results: &[LockResult], groups: &[Group]) -> String {
     let mut text = format!("{}\n\n", Machine::here().words());
     let Some(baseline) = results.iter().find(|result| result.lock == PTHREAD && !result.rounds.is_empty()) else {
-        for result in results {
-            let _ = writeln!(text, "{}: {}", result.lock, result.failure.as_deref().unwrap_or("no numbers"));
-        }
         return text;
     };
     let columns: Vec<&Measurement> = MEASUREMENTS
@@ -414,9 +468,16 @@ fn render(results: &[LockResult], groups: &[Group]) -> String {
         count(Mark::OutOfReach),
         count(Mark::Missed)
     );
-    for result in results {
-        if let Some(failure) = &result.failure {
-            let _ = writeln!(text, "{} failed after {} rounds: {failure}", result.lock, result.rounds.len());
+    text
+}
+
+/// One line per lock that could not be measured to the end.
+fn failures(results: &[LockResult]) -> String {
+    let mut text = String::new();
+    for LockResult { lock, directly, rounds, failure } in results {
+        if let Some(failure) = failure {
+            let how = if *directly { ", called directly," } else { "" };
+            let _ = writeln!(text, "{lock}{how} failed after {} rounds: {failure}", rounds.len());
         }
     }
     text
@@ -446,9 +507,21 @@ fn limits(results: &[LockResult], baseline: &LockResult) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn result(lock: &str, rounds: &[&[(&str, f64)]]) -> LockResult {
+    /// The arguments that a command line gives.
+    pub fn parse(words: &[&str]) -> BenchArgs {
+        #[derive(clap::Parser)]
+        struct Command {
+            #[command(flatten)]
+            args: BenchArgs,
+        }
+        let parsed: Result<Command, _> = clap::Parser::try_parse_from([&["bench"], words].concat());
+        parsed.unwrap_or_else(|error| panic!("{error}")).args
+    }
+
+    /// A lock with its numbers, round by round.
+    pub fn result(lock: &str, rounds: &[&[(&str, f64)]]) -> LockResult {
         let rounds = rounds.iter().map(|round| round.iter().map(|&(id, n)| (id.to_owned(), n)).collect()).collect();
-        LockResult { lock: lock.into(), rounds, failure: None }
+        LockResult { rounds, ..LockResult::new(lock.into()) }
     }
 
     #[test]
@@ -504,7 +577,8 @@ mod tests {
         let own: &[(&str, f64)] = &[(id::UNCONTENDED, 4.0), (id::BARE, 2.0), (id::CALLS, 3.0)];
         let mut broken = LockResult::new("cna".into());
         broken.failure = Some("signal: 6".into());
-        let text = render(&[result(PTHREAD, &[round]), result("ttas", &[own]), broken], &[Group::Uncontended]);
+        let results = [result(PTHREAD, &[round]), result("ttas", &[own]), broken];
+        let text = render(&results, &[Group::Uncontended]) + &failures(&results);
         assert!(text.contains("0.40 ±0.00 ok"), "{text}");
         assert!(text.contains("1 met"), "{text}");
         assert!(text.contains("(0.20 of pthread)") && text.contains("3.00 ns (0.30)"), "{text}");

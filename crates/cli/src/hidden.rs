@@ -3,15 +3,21 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use lockswap_locks::registry::Role;
 use lockswap_workloads::kv::{self, KvConfig};
+use lockswap_workloads::torture::{self, Config, Focus};
 
 use crate::terminal::print;
+use crate::torture::Counts;
 
 /// Name of the built-in workload's subcommand.
 pub const KEY_VALUE: &str = "__kv";
 
 /// Name of the subcommand that tells whether the preload library is in its own process.
 pub const LOADED: &str = "__loaded";
+
+/// Name of the subcommand that tortures the locks of its own process.
+pub const TORTURE: &str = "__torture";
 
 /// Captures the result that [`KEY_VALUE`] prints.
 pub const KEY_VALUE_METRIC: &str = "throughput_ops_per_s=([0-9]+)";
@@ -36,7 +42,53 @@ pub fn key_value(args: KeyValueArgs) -> anyhow::Result<ExitCode> {
 
 /// Status 0 when the preload library is mapped into this process.
 pub fn loaded() -> anyhow::Result<ExitCode> {
+    Ok(if is_loaded()? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn is_loaded() -> std::io::Result<bool> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
-    let found = maps.lines().any(|line| line.contains(crate::library::FILE_PREFIX));
-    Ok(if found { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(maps.lines().any(|line| line.contains(crate::library::FILE_PREFIX)))
+}
+
+/// Arguments of the torture of one lock.
+#[derive(clap::Args)]
+pub struct TortureArgs {
+    #[arg(long)]
+    focus: String,
+    #[arg(long)]
+    seed: u64,
+    #[arg(long, value_delimiter = ',')]
+    threads: Vec<usize>,
+    #[arg(long)]
+    seconds: f64,
+    #[arg(long)]
+    patience: f64,
+    #[arg(long)]
+    glibc: bool,
+    #[arg(long)]
+    preloaded: bool,
+}
+
+/// Tortures the locks of this process and prints the counts as one line of JSON.
+pub fn torture(args: TortureArgs) -> anyhow::Result<ExitCode> {
+    anyhow::ensure!(is_loaded()? == args.preloaded, "the preload library is where it should not be, or is not");
+    let focus = match args.focus {
+        focus if focus == Role::RwLock.name() => Focus::RwLock,
+        focus if focus == Role::Spin.name() => Focus::Spin,
+        _ => Focus::Mutex,
+    };
+    let (threads, patience) = (args.threads, Duration::from_secs_f64(args.patience));
+    let standard = Config::new(args.seed, Duration::from_secs_f64(args.seconds));
+    torture::run(&Config { threads, patience, focus, glibc: args.glibc, ..standard }, |report| {
+        let counts = Counts {
+            operations: report.operations,
+            acquisitions: report.acquisitions,
+            forks: report.forks,
+            threads_ended: report.threads_ended,
+            longest_wait_ms: report.longest_wait.as_secs_f64() * 1e3,
+        };
+        // Who started us notices when it gets no result.
+        let _ = serde_json::to_string(&counts).map(|line| print(&format!("{line}\n")));
+    });
+    Ok(ExitCode::SUCCESS)
 }

@@ -14,6 +14,7 @@ mod preload_path;
 mod run;
 mod selection;
 mod terminal;
+mod torture;
 
 use std::process::ExitCode;
 
@@ -43,10 +44,13 @@ enum Command {
     PreloadPath(preload_path::PreloadPathArgs),
     /// Measures the locks themselves on this machine.
     Bench(bench::BenchArgs),
+    Torture(torture::TortureArgs),
     #[command(name = hidden::KEY_VALUE, hide = true)]
     KeyValue(hidden::KeyValueArgs),
     #[command(name = hidden::LOADED, hide = true)]
     Loaded,
+    #[command(name = hidden::TORTURE, hide = true)]
+    TortureHere(hidden::TortureArgs),
 }
 
 fn main() -> ExitCode {
@@ -59,6 +63,8 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::KeyValue(args) => hidden::key_value(args),
         Command::Loaded => hidden::loaded(),
+        Command::Torture(args) => torture::run(args),
+        Command::TortureHere(args) => hidden::torture(args),
     };
     result.unwrap_or_else(|error| error::report(&error))
 }

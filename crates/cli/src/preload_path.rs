@@ -19,6 +19,9 @@ Environment of the library:
   LOCKSWAP_RWLOCK=ID    lock for rwlocks         [default: rw-futex]
   LOCKSWAP_SPIN=ID      lock for spinlocks       [default: ttas]
   LOCKSWAP_TOPOLOGY=2x1 nodes x CPUs per node    [default: the machine's]
+  LOCKSWAP_ROUTE=0,2,1,3 order of the CPUs for locks that travel along a route
+                        [default: by number]
+  LOCKSWAP_BIG=0-3      the big CPUs, all others are little [default: all]
   LOCKSWAP_VERBOSE=1    notes about fallbacks on stderr")]
 pub struct PreloadPathArgs {}
 

@@ -9,6 +9,8 @@ pub mod asymmetric;
 pub mod counters;
 pub mod flat;
 pub mod info;
+pub mod line;
+pub mod load_control;
 pub mod numa;
 pub mod queue;
 pub mod registry;
@@ -161,6 +163,22 @@ pub unsafe trait RawRwLock<P: Platform>: Send + Sync + Sized + 'static {
     fn is_write_locked(&self) -> bool;
     /// Whether nobody holds the lock in any mode.
     fn is_free(&self) -> bool;
+    /// As [`RawLock::is_quiet`].
+    fn is_quiet(&self) -> bool {
+        true
+    }
     /// Forgets all waiters, and keeps the holders: for the child of a fork, where no other thread exists.
     fn forget_waiters(&self);
+}
+
+/// A read-write lock that counts its readers, so that one of several anonymous holds can be released if there is one.
+///
+/// # Safety
+/// As for [`RawRwLock`].
+pub unsafe trait TryUnlockRead<P: Platform>: RawRwLock<P> {
+    /// Releases a shared acquisition if there is one and returns whether there was.
+    ///
+    /// # Safety
+    /// If there is one, the caller may release it.
+    unsafe fn try_unlock_read(&self, preference: Preference) -> bool;
 }

@@ -61,12 +61,40 @@ macro_rules! for_each_lock {
                 "futex" => $crate::flat::futex::Futex,
                 "ttas" => $crate::flat::ttas::Ttas,
                 "backoff" => $crate::flat::backoff::Backoff,
+                "spinlock" => $crate::flat::ttas::Spinlock,
+                "spinlock-ls" => $crate::flat::ttas::SpinlockLs,
+                "ttas-ls" => $crate::flat::ttas::TtasLs,
+                "mutexee" => $crate::flat::mutexee::Mutexee,
                 "ticket" => $crate::flat::ticket::Ticket,
+                "ticket-ls" => $crate::flat::ticket::TicketLs,
+                "partitioned" => $crate::flat::partitioned::Partitioned,
+                "alock-ls" => $crate::flat::partitioned::AlockLs,
+                "twa" => $crate::flat::twa::Twa,
+                "hbo" => $crate::numa::hbo::Hbo,
+                "hticket-ls" => $crate::numa::hticket::HTicketLs,
                 "mcs_spin" => $crate::queue::mcs::McsSpin,
                 "mcs_stp" => $crate::queue::mcs::McsStp,
+                "mcs-ls" => $crate::queue::mcs::McsLs,
                 "k42" => $crate::queue::k42::K42,
                 "clh_spin" => $crate::queue::clh::ClhSpin,
+                "clh_stp" => $crate::queue::clh::ClhStp,
+                "clh-ls" => $crate::queue::clh::ClhLs,
+                "hemlock" => $crate::queue::hemlock::Hemlock,
+                "reciprocating" => $crate::queue::reciprocating::Reciprocating,
+                "hapax" => $crate::queue::hapax::Hapax,
+                "malth_spin" => $crate::load_control::malthusian::MalthSpin,
+                "malth_stp" => $crate::load_control::malthusian::MalthStp,
+                "mcs-timepub" => $crate::load_control::mcs_timepub::McsTimePub,
                 "cna" => $crate::numa::cna::Cna,
+                "cna-opt" => $crate::numa::cna::CnaOpt,
+                "fissile" => $crate::numa::fissile::Fissile,
+                "c-bo-mcs_spin" => $crate::numa::cohort::CBoMcsSpin,
+                "c-bo-mcs_stp" => $crate::numa::cohort::CBoMcsStp,
+                "c-ptl-tkt" => $crate::numa::cohort::CPtlTkt,
+                "c-tkt-tkt" => $crate::numa::cohort::CTktTkt,
+                "hmcs" => $crate::numa::hmcs::Hmcs,
+                "ahmcs" => $crate::numa::ahmcs::Ahmcs,
+                "gcr" => $crate::load_control::gcr::GcrMcs,
                 "shfllock" => $crate::shuffle::shfllock::ShflLock,
                 "shfllock-b" => $crate::shuffle::shfllock::ShflLockB,
                 "shfllock-llc" => $crate::shuffle::shfllock::ShflLockLlc,
@@ -83,6 +111,10 @@ macro_rules! for_each_lock {
             }
             rwlock {
                 "rw-futex" => $crate::rw::rw_futex::RwFutex,
+                "bravo" => $crate::rw::bravo::BravoFutex,
+                "cohort-rw" => $crate::rw::cohort_rw::CohortRwK42,
+                "phase-fair" => $crate::rw::phase_fair::PhaseFair,
+                "shfllock-rw" => $crate::rw::shfllock_rw::ShflLockRw,
             }
             spin {
                 "ttas" => $crate::flat::ttas::GlibcTtas,
@@ -96,6 +128,14 @@ macro_rules! for_each_lock {
 pub const PTHREAD: &str = "pthread";
 /// Loads the preload library and forwards every call to glibc: shows the price of interposition.
 pub const INTERPOSED_PTHREAD: &str = "interposed-pthread";
+/// Loads the preload library and turns default mutexes into glibc's adaptive ones; the name is that of Guiroux, Lachaize,
+/// Quema: Multicore Locks: The Case Is Not Closed Yet, USENIX ATC 2016.
+pub const PTHREAD_ADAPTIVE: &str = "pthreadadapt";
+
+/// Whether mutexes stay glibc's when `id` is chosen for them; rwlocks and spinlocks then do so by default.
+pub fn is_glibcs(id: &str) -> bool {
+    [PTHREAD, INTERPOSED_PTHREAD, PTHREAD_ADAPTIVE].contains(&id)
+}
 
 const GLIBC_MUTEX: LockInfo = LockInfo {
     id: PTHREAD,
@@ -106,6 +146,14 @@ const GLIBC_MUTEX: LockInfo = LockInfo {
     summary: "glibc's own lock, nothing preloaded: the baseline",
     paper: "Drepper: Futexes Are Tricky, 2011",
 };
+
+/// glibc's adaptive mutexes as an entry.
+const fn adaptive() -> Entry {
+    let summary = "glibc's own lock of the adaptive kind: waiters spin before they sleep";
+    let entry = native(Role::Mutex, PTHREAD_ADAPTIVE, summary, true);
+    let info = LockInfo { waiting: WaitingPolicy::Adaptive, paper: "none: glibc's source", ..entry.info };
+    Entry { info, ..entry }
+}
 
 const fn native(role: Role, id: &'static str, summary: &'static str, preloaded: bool) -> Entry {
     let (waiting, paper) = match role {
@@ -129,6 +177,11 @@ pub const fn fits_in_place(bytes: usize, has_context: bool) -> bool {
     bytes + if has_context { size_of::<usize>() } else { 0 } <= PLACE_BYTES
 }
 
+/// A lock that lies outside sits in a block of whole cache lines, the first of which says whose it is.
+pub const fn block_bytes(bytes: usize) -> usize {
+    64 + bytes.next_multiple_of(64)
+}
+
 const fn mutex<L: RawLock<Native>>() -> Entry {
     let has_context = size_of::<L::Ctx>() != 0;
     let in_place = fits_in_place(size_of::<L>(), has_context);
@@ -137,7 +190,7 @@ const fn mutex<L: RawLock<Native>>() -> Entry {
         info: L::INFO,
         body_bytes: if in_place { size_of::<L>() } else { size_of::<usize>() }
             + if has_context { size_of::<usize>() } else { 0 },
-        extra_bytes_per_lock: if in_place { 0 } else { size_of::<L>() },
+        extra_bytes_per_lock: if in_place { 0 } else { block_bytes(size_of::<L>()) },
         bytes_per_acquisition: if has_context { CONTEXT_SLOT_BYTES } else { 0 },
         preloaded: true,
     }
@@ -153,7 +206,7 @@ const fn rwlock<L: RawRwLock<Native>>() -> Entry {
         role: Role::RwLock,
         info: L::INFO,
         body_bytes: if in_place { size_of::<L>() } else { size_of::<usize>() },
-        extra_bytes_per_lock: if in_place { 0 } else { size_of::<L>() },
+        extra_bytes_per_lock: if in_place { 0 } else { block_bytes(size_of::<L>()) },
         bytes_per_acquisition: 0,
         preloaded: true,
     }
@@ -173,6 +226,7 @@ macro_rules! entries {
                 "glibc's own lock behind the preload library: the price of interposition",
                 true,
             ),
+            adaptive(),
             $({
                 use $mutex as Lock;
                 mutex::<Lock<Native>>()

@@ -143,6 +143,12 @@ fn numa_locks_serve_the_holders_node_first() {
     let _alone = declare(b"64x1");
     serves_its_node_first::<lockswap_locks::numa::cna::Cna<Native>>(&cpus);
     serves_its_node_first::<lockswap_locks::shuffle::shfllock::ShflLock<Native>>(&cpus);
+    serves_its_node_first::<lockswap_locks::numa::cohort::CBoMcsSpin<Native>>(&cpus);
+    serves_its_node_first::<lockswap_locks::numa::cohort::CBoMcsStp<Native>>(&cpus);
+    serves_its_node_first::<lockswap_locks::numa::cohort::CPtlTkt<Native>>(&cpus);
+    serves_its_node_first::<lockswap_locks::numa::cohort::CTktTkt<Native>>(&cpus);
+    serves_its_node_first::<lockswap_locks::numa::hmcs::Hmcs<Native>>(&cpus);
+    serves_its_node_first::<lockswap_locks::numa::ahmcs::Ahmcs<Native>>(&cpus);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! call of a replaced function, whichever is first. Nothing here allocates or takes a lock.
 
 use crate::functions::{self, ACTIVE, REAL};
-use crate::{c11, cancel, cond, counters, generation, mutex, pool, rwlock, spin};
+use crate::{c11, cancel, cond, counters, generation, mutex, outside, pool, rwlock, spin};
 use core::ffi::{c_char, c_int, c_void, CStr};
 use core::fmt::{self, Write};
 use core::mem::MaybeUninit;
@@ -11,7 +11,7 @@ use libc::{pthread_attr_t, pthread_t};
 use lockswap_locks::counters::{Counter, FILE_BYTES};
 use lockswap_locks::for_each_lock;
 use lockswap_locks::registry::{self, Role};
-use lockswap_platform::{set_override, Native, Single, TopologyOverride};
+use lockswap_platform::{set_big, set_override, set_route, CpuList, Native, Single, TopologyOverride};
 use syscalls::{syscall, Sysno};
 
 /// Exit status when the environment asks for something that does not exist: as a shell's "command not found".
@@ -69,6 +69,19 @@ impl Environment {
         None
     }
 
+    /// The CPUs that the variable `name` lists, if it is set and not empty.
+    ///
+    /// # Safety
+    /// As for [`Environment::get`].
+    unsafe fn cpus(&self, name: &str) -> Option<CpuList<'static>> {
+        // SAFETY: as for this call.
+        let text = unsafe { self.get(name) }?.to_bytes();
+        match CpuList::parse(text) {
+            None => die(format_args!("{name}={} is not a list of CPUs, for instance 0-3,8", Lossy(text))),
+            list => list,
+        }
+    }
+
     /// The lock that the variable `name` chooses for `role`; `default` if it chooses none.
     ///
     /// # Safety
@@ -95,7 +108,7 @@ unsafe fn install(environment: &Environment) {
     // SAFETY: as for this call.
     unsafe {
         let mutex = environment.lock("LOCKSWAP_LOCK", Role::Mutex, Role::Mutex.default_id());
-        let native = [registry::PTHREAD, registry::INTERPOSED_PTHREAD].contains(&mutex);
+        let native = registry::is_glibcs(mutex);
         let default = |role: Role| if native { registry::PTHREAD } else { role.default_id() };
         let rwlock = environment.lock("LOCKSWAP_RWLOCK", Role::RwLock, default(Role::RwLock));
         let spin = environment.lock("LOCKSWAP_SPIN", Role::Spin, default(Role::Spin));
@@ -109,6 +122,12 @@ unsafe fn install(environment: &Environment) {
                 )),
             }
         }
+        if let Some(route) = environment.cpus("LOCKSWAP_ROUTE") {
+            set_route(route);
+        }
+        if let Some(cpus) = environment.cpus("LOCKSWAP_BIG") {
+            set_big(cpus);
+        }
         if let Some(path) = environment.get("LOCKSWAP_STATS") {
             if let Err(error) = count_in(path) {
                 if verbose {
@@ -119,10 +138,20 @@ unsafe fn install(environment: &Environment) {
         }
         Native::has_one_cpu();
         libc::pthread_key_create(THREAD_END.as_ptr(), Some(end_thread));
-        __register_atfork(None, None, Some(enter_child), core::ptr::null_mut());
+        __register_atfork(
+            Some(outside::before_fork),
+            Some(outside::after_fork),
+            Some(enter_child),
+            core::ptr::null_mut(),
+        );
         if !native {
             cond::install();
+        }
+        if !native || mutex == registry::PTHREAD_ADAPTIVE {
             c11::install();
+        }
+        if mutex == registry::PTHREAD_ADAPTIVE {
+            mutex::install_adaptive();
         }
         choose(mutex, rwlock, spin);
         ACTIVE.pthread_create.set(create);
@@ -203,8 +232,17 @@ pub fn map(bytes: usize) -> *mut c_void {
     // SAFETY: a new mapping.
     match unsafe { syscall!(Sysno::mmap, 0, bytes, access, flags, usize::MAX, 0) } {
         Ok(address) => address as *mut c_void,
-        Err(_) => die(format_args!("out of memory for queue nodes")),
+        Err(_) => die(format_args!("out of memory for locks")),
     }
+}
+
+/// Unmaps memory from [`map`].
+///
+/// # Safety
+/// Nothing refers to it any more.
+pub unsafe fn unmap(address: *mut c_void, bytes: usize) {
+    // SAFETY: as for this call. It cannot fail.
+    let _ = unsafe { syscall!(Sysno::munmap, address, bytes) };
 }
 
 extern "C" {
@@ -222,6 +260,7 @@ unsafe extern "C" fn enter_child() {
     unsafe {
         generation::enter_child();
         pool::enter_child();
+        outside::enter_child();
     }
 }
 

@@ -35,14 +35,26 @@ impl RareLock {
 
     /// Runs `f` while the lock is held.
     pub fn with<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.acquire();
+        let result = f();
+        // SAFETY: acquired above.
+        unsafe { self.release() };
+        result
+    }
+
+    /// Acquires the lock.
+    pub fn acquire(&self) {
         // SAFETY: an all-zero lock is a free lock; it needs no context.
-        unsafe {
-            let lock = self.0.assume_init_ref();
-            lock.lock(&());
-            let result = f();
-            lock.unlock(&());
-            result
-        }
+        unsafe { self.0.assume_init_ref().lock(&()) };
+    }
+
+    /// Releases the lock.
+    ///
+    /// # Safety
+    /// It is held.
+    pub unsafe fn release(&self) {
+        // SAFETY: as for this call, and as in `acquire`.
+        unsafe { self.0.assume_init_ref().unlock(&()) };
     }
 
     /// Frees the lock, whoever held it.

@@ -4,6 +4,7 @@
 //! - [`boot`] fills the table: from the environment, before any other constructor runs;
 //! - [`mutex`], [`cond`], [`rwlock`], [`spin`] and [`c11`] are the functions;
 //! - [`generation`] marks objects as seen, and repairs them in the child of a fork;
+//! - [`outside`] keeps the locks that are too large for a pthread object;
 //! - [`pool`] provides queue nodes, [`tls`] the few words that each thread has.
 //!
 //! The library uses no `std`, no allocator and no lock of glibc's, since all of those call what it replaces.
@@ -18,6 +19,7 @@ mod deadline;
 mod functions;
 mod generation;
 mod mutex;
+mod outside;
 mod pool;
 mod rwlock;
 mod spin;

@@ -1,6 +1,6 @@
-//! `pthread_rwlock_t` with the lock inside it.
+//! `pthread_rwlock_t` on a lock of ours.
 //!
-//!   bytes  0..16  the lock
+//!   bytes  0..16  the lock, or its address if it is too large (see `crate::outside`)
 //!         16..24  the identity of the writer inside
 //!         24..28  the generation (see `crate::generation`)
 //!         28..32  process-shared, where glibc keeps it
@@ -10,6 +10,7 @@
 
 use crate::counters::count;
 use crate::functions::{ACTIVE, REAL};
+use crate::outside::{Word, RWLOCKS};
 use crate::{deadline, generation, tls};
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_uint};
@@ -17,6 +18,7 @@ use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use libc::{clockid_t, pthread_rwlock_t, pthread_rwlockattr_t, timespec};
 use lockswap_locks::counters::Counter;
+use lockswap_locks::registry::fits_in_place;
 use lockswap_locks::{Preference, RawRwLock};
 use lockswap_platform::{Clock, Deadline, Native};
 
@@ -38,8 +40,8 @@ const _: () = assert!(core::mem::offset_of!(RwLock, kind) == 48);
 /// read-lock again what it has read-locked.
 const PREFER_WRITER_NONRECURSIVE: c_uint = 2;
 
-/// The lock `L` inside an rwlock.
-struct InPlace<L>(PhantomData<L>);
+/// The functions of an rwlock on the lock `L`.
+struct OnLock<L>(PhantomData<L>);
 
 impl RwLock {
     /// # Safety
@@ -69,14 +71,32 @@ impl RwLock {
     }
 }
 
-impl<L: RawRwLock<Native>> InPlace<L> {
-    fn lock_inside(rwlock: &RwLock) -> &L {
-        const { assert!(size_of::<L>() <= 16 && align_of::<L>() <= 8) };
+impl<L: RawRwLock<Native>> OnLock<L> {
+    const LIES_INSIDE: bool = fits_in_place(size_of::<L>(), false);
+
+    fn inside(rwlock: &RwLock) -> &L {
         // SAFETY: the body of an rwlock of the chosen lock type, which all of the process have; zero is a free lock.
         unsafe { &*rwlock.body.get().cast() }
     }
 
-    /// The rwlock and the lock inside it, of the current generation, or nothing if it is glibc's.
+    fn outside(rwlock: &RwLock) -> &Word<L> {
+        // SAFETY: as in `inside`; zero is no lock yet.
+        unsafe { &*rwlock.body.get().cast() }
+    }
+
+    /// The lock; the rwlock gets one if it has none.
+    #[inline(always)]
+    fn lock_of(rwlock: &RwLock) -> &L {
+        const { assert!(align_of::<L>() <= if Self::LIES_INSIDE { 8 } else { 64 }) };
+        if Self::LIES_INSIDE {
+            return Self::inside(rwlock);
+        }
+        let word = Self::outside(rwlock);
+        word.get()
+            .unwrap_or_else(|| RWLOCKS.provide(word, |lock| lock.is_free() && lock.is_quiet(), || rwlock.set_writer(0)))
+    }
+
+    /// The rwlock and its lock, of the current generation, or nothing if it is glibc's.
     ///
     /// # Safety
     /// `rwlock` is the program's.
@@ -95,12 +115,17 @@ impl<L: RawRwLock<Native>> InPlace<L> {
                 if is_new {
                     count(Counter::RwLock);
                 }
-                Self::lock_inside(ours).forget_waiters();
+                if Self::LIES_INSIDE {
+                    Self::inside(ours).forget_waiters();
+                } else {
+                    // SAFETY: only the thread that adopts touches the rwlock.
+                    unsafe { Self::outside(ours).renew(|lock| (*lock).forget_waiters()) };
+                }
                 // ORDER(adopt): Release pairs with the Acquire of everybody's first look.
                 ours.generation.store(current as u32, Ordering::Release);
             });
         }
-        Some((ours, Self::lock_inside(ours)))
+        Some((ours, Self::lock_of(ours)))
     }
 
     /// # Safety
@@ -277,25 +302,30 @@ impl<L: RawRwLock<Native>> InPlace<L> {
     unsafe extern "C-unwind" fn destroy(rwlock: *mut pthread_rwlock_t) -> c_int {
         // SAFETY: the program's rwlock.
         unsafe {
-            match Self::adopt(rwlock) {
-                Some(_) => 0,
-                None => REAL.pthread_rwlock_destroy.get()(rwlock),
+            let ours = RwLock::of(rwlock);
+            // Relaxed: as in `adopt`.
+            if ours.shared.load(Ordering::Relaxed) != 0 {
+                return REAL.pthread_rwlock_destroy.get()(rwlock);
             }
+            if !Self::LIES_INSIDE {
+                RWLOCKS.give_back(Self::outside(ours));
+            }
+            0
         }
     }
 }
 
 /// Makes rwlocks run on the lock `L`.
 pub fn install<L: RawRwLock<Native>>() {
-    ACTIVE.pthread_rwlock_init.set(InPlace::<L>::init);
-    ACTIVE.pthread_rwlock_destroy.set(InPlace::<L>::destroy);
-    ACTIVE.pthread_rwlock_rdlock.set(InPlace::<L>::rdlock);
-    ACTIVE.pthread_rwlock_tryrdlock.set(InPlace::<L>::tryrdlock);
-    ACTIVE.pthread_rwlock_timedrdlock.set(InPlace::<L>::timedrdlock);
-    ACTIVE.pthread_rwlock_clockrdlock.set(InPlace::<L>::clockrdlock);
-    ACTIVE.pthread_rwlock_wrlock.set(InPlace::<L>::wrlock);
-    ACTIVE.pthread_rwlock_trywrlock.set(InPlace::<L>::trywrlock);
-    ACTIVE.pthread_rwlock_timedwrlock.set(InPlace::<L>::timedwrlock);
-    ACTIVE.pthread_rwlock_clockwrlock.set(InPlace::<L>::clockwrlock);
-    ACTIVE.pthread_rwlock_unlock.set(InPlace::<L>::unlock);
+    ACTIVE.pthread_rwlock_init.set(OnLock::<L>::init);
+    ACTIVE.pthread_rwlock_destroy.set(OnLock::<L>::destroy);
+    ACTIVE.pthread_rwlock_rdlock.set(OnLock::<L>::rdlock);
+    ACTIVE.pthread_rwlock_tryrdlock.set(OnLock::<L>::tryrdlock);
+    ACTIVE.pthread_rwlock_timedrdlock.set(OnLock::<L>::timedrdlock);
+    ACTIVE.pthread_rwlock_clockrdlock.set(OnLock::<L>::clockrdlock);
+    ACTIVE.pthread_rwlock_wrlock.set(OnLock::<L>::wrlock);
+    ACTIVE.pthread_rwlock_trywrlock.set(OnLock::<L>::trywrlock);
+    ACTIVE.pthread_rwlock_timedwrlock.set(OnLock::<L>::timedwrlock);
+    ACTIVE.pthread_rwlock_clockwrlock.set(OnLock::<L>::clockwrlock);
+    ACTIVE.pthread_rwlock_unlock.set(OnLock::<L>::unlock);
 }

@@ -122,10 +122,11 @@ pub fn run_on<M: Mutex>(config: &KvConfig, mutex: &M) -> KvReport {
 fn operate<M: Mutex>(config: &KvConfig, mutex: &M, tree: &Avl, phase: &AtomicU32, number: usize) -> Tally {
     let mut random = Random::new(number);
     let mut tally = Tally::default();
+    let mut me = mutex.thread();
     loop {
         let key = random.below(config.keys as u32);
         let choice = random.below(200);
-        mutex.lock();
+        mutex.lock(&mut me);
         if choice < config.update_percent {
             tally.inserted += u64::from(tree.insert(key, u64::from(choice)));
         } else if choice < 2 * config.update_percent {
@@ -133,7 +134,7 @@ fn operate<M: Mutex>(config: &KvConfig, mutex: &M, tree: &Avl, phase: &AtomicU32
         } else {
             std::hint::black_box(tree.get(key));
         }
-        mutex.unlock();
+        mutex.unlock(&mut me);
         match phase.load(Relaxed) {
             WARM_UP => {}
             MEASURE => tally.measured += 1,
@@ -192,8 +193,10 @@ mod tests {
     fn a_lock_that_does_not_exclude_is_found() {
         struct Broken;
         impl Mutex for Broken {
-            fn lock(&self) {}
-            fn unlock(&self) {}
+            type Thread = ();
+            fn thread(&self) {}
+            fn lock(&self, (): &mut ()) {}
+            fn unlock(&self, (): &mut ()) {}
         }
         let config = KvConfig { update_percent: 100, external_work: 0, ..short(4) };
         // One run is enough in practice; on a single CPU it takes a preemption within an update.

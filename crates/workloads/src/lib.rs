@@ -6,18 +6,25 @@
 
 pub mod affinity;
 mod avl;
+pub mod direct;
 pub mod kv;
 pub mod micro;
+pub mod oversub;
 pub mod pthread;
 mod random;
+pub mod torture;
 
 /// A mutual-exclusion lock as the workloads use it.
 ///
 /// The workloads keep their shared data in relaxed atomics, so an implementation that does not exclude makes their
 /// result check fail; it cannot cause undefined behaviour.
 pub trait Mutex: Sync {
-    /// Waits until the calling thread holds the lock.
-    fn lock(&self);
+    /// What a thread brings along to its acquisitions.
+    type Thread;
+    /// The calling thread's own.
+    fn thread(&self) -> Self::Thread;
+    /// Waits until the calling thread holds the lock; it holds no other one.
+    fn lock(&self, me: &mut Self::Thread);
     /// Releases the lock, which the calling thread holds.
-    fn unlock(&self);
+    fn unlock(&self, me: &mut Self::Thread);
 }

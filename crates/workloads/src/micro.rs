@@ -213,10 +213,15 @@ pub fn two_calls(effort: &Effort) -> f64 {
 
 /// Lock and unlock of one mutex.
 pub fn mutex(effort: &Effort, kind: Kind) -> f64 {
-    let mutex = Mutex::new(kind);
+    pair(effort, &*Mutex::new(kind))
+}
+
+/// Lock and unlock of one lock of any sort.
+pub fn pair<M: crate::Mutex>(effort: &Effort, mutex: &M) -> f64 {
+    let mut me = mutex.thread();
     per_operation(effort, || {
-        mutex.lock();
-        mutex.unlock();
+        mutex.lock(&mut me);
+        mutex.unlock(&mut me);
     })
 }
 

@@ -54,6 +54,8 @@ pub enum Kind {
     Recursive,
     /// `PTHREAD_MUTEX_ERRORCHECK`
     ErrorCheck,
+    /// `PTHREAD_MUTEX_ADAPTIVE_NP`
+    Adaptive,
     /// A normal mutex with `PTHREAD_PROCESS_SHARED`, which a lock library leaves to glibc.
     ProcessShared,
 }
@@ -90,7 +92,13 @@ impl Mutex {
         unsafe { array.map_unchecked(|mutexes| &mutexes[index]) }
     }
 
-    fn statically_initialised() -> Self {
+    /// For callers that want the codes that the functions return.
+    pub(crate) fn raw(&self) -> *mut libc::pthread_mutex_t {
+        self.raw.get()
+    }
+
+    /// A mutex in the state of `PTHREAD_MUTEX_INITIALIZER`.
+    pub(crate) fn statically_initialised() -> Self {
         Self { raw: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER), _pinned: PhantomPinned }
     }
 
@@ -105,6 +113,7 @@ impl Mutex {
                 Kind::Normal => libc::pthread_mutexattr_settype(attributes, libc::PTHREAD_MUTEX_NORMAL),
                 Kind::Recursive => libc::pthread_mutexattr_settype(attributes, libc::PTHREAD_MUTEX_RECURSIVE),
                 Kind::ErrorCheck => libc::pthread_mutexattr_settype(attributes, libc::PTHREAD_MUTEX_ERRORCHECK),
+                Kind::Adaptive => libc::pthread_mutexattr_settype(attributes, libc::PTHREAD_MUTEX_ADAPTIVE_NP),
                 Kind::ProcessShared => libc::pthread_mutexattr_setpshared(attributes, libc::PTHREAD_PROCESS_SHARED),
             };
             check("pthread_mutexattr_set*", code);
@@ -140,13 +149,17 @@ impl Mutex {
 }
 
 impl crate::Mutex for Mutex {
+    type Thread = ();
+
+    fn thread(&self) {}
+
     #[inline]
-    fn lock(&self) {
+    fn lock(&self, (): &mut ()) {
         Mutex::lock(self);
     }
 
     #[inline]
-    fn unlock(&self) {
+    fn unlock(&self, (): &mut ()) {
         Mutex::unlock(self);
     }
 }
@@ -177,6 +190,11 @@ impl Cond {
         // SAFETY: the memory is ours and unused; a null pointer stands for the default attributes.
         check("pthread_cond_init", unsafe { libc::pthread_cond_init(cond.raw.get(), std::ptr::null()) });
         cond
+    }
+
+    /// For callers that want the codes that the functions return.
+    pub(crate) fn raw(&self) -> *mut libc::pthread_cond_t {
+        self.raw.get()
     }
 
     /// Releases `mutex`, which the calling thread holds, waits for a signal, and holds `mutex` again. May wake early.
@@ -229,6 +247,29 @@ impl RwLock {
         lock
     }
 
+    /// An initialised read-write lock at which readers wait while a writer waits
+    /// (`PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP`).
+    pub(crate) fn preferring_writers() -> Pin<Box<Self>> {
+        const PREFER_WRITER_NONRECURSIVE: c_int = 2;
+        let lock = Self::new();
+        let mut attributes = MaybeUninit::<libc::pthread_rwlockattr_t>::uninit();
+        let attributes = attributes.as_mut_ptr();
+        // SAFETY: the attributes are initialised before they are changed and used; the lock is pinned and unused.
+        unsafe {
+            check("pthread_rwlockattr_init", libc::pthread_rwlockattr_init(attributes));
+            let code = libc::pthread_rwlockattr_setkind_np(attributes, PREFER_WRITER_NONRECURSIVE);
+            check("pthread_rwlockattr_setkind_np", code);
+            check("pthread_rwlock_init", libc::pthread_rwlock_init(lock.raw.get(), attributes));
+            check("pthread_rwlockattr_destroy", libc::pthread_rwlockattr_destroy(attributes));
+        }
+        lock
+    }
+
+    /// For callers that want the codes that the functions return.
+    pub(crate) fn raw(&self) -> *mut libc::pthread_rwlock_t {
+        self.raw.get()
+    }
+
     /// Waits until the calling thread shares the lock.
     #[inline]
     pub fn read(&self) {
@@ -279,6 +320,11 @@ impl Spin {
         spin
     }
 
+    /// For callers that want the codes that the functions return.
+    pub(crate) fn raw(&self) -> *mut libc::pthread_spinlock_t {
+        self.raw.get()
+    }
+
     /// Waits until the calling thread holds the spinlock.
     #[inline]
     pub fn lock(&self) {
@@ -295,13 +341,17 @@ impl Spin {
 }
 
 impl crate::Mutex for Spin {
+    type Thread = ();
+
+    fn thread(&self) {}
+
     #[inline]
-    fn lock(&self) {
+    fn lock(&self, (): &mut ()) {
         Spin::lock(self);
     }
 
     #[inline]
-    fn unlock(&self) {
+    fn unlock(&self, (): &mut ()) {
         Spin::unlock(self);
     }
 }

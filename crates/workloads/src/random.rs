@@ -10,6 +10,16 @@ impl Random {
         Self((stream as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
+    /// The sequence number `stream` of those that belong to `seed`.
+    pub(crate) fn seeded(seed: u64, stream: u64) -> Self {
+        // SplitMix64's finaliser: neighbouring seeds and streams give states that have nothing in common.
+        let mut state =
+            seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(stream.wrapping_mul(0xD1B5_4A32_D192_ED03));
+        state = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        state = (state ^ (state >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        Self((state ^ (state >> 31)) | 1)
+    }
+
     #[inline]
     pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
@@ -42,5 +52,8 @@ mod tests {
     #[test]
     fn streams_differ() {
         assert_ne!(Random::new(0).next(), Random::new(1).next());
+        let first = |seed, stream| Random::seeded(seed, stream).next();
+        assert_eq!(first(7, 3), first(7, 3));
+        assert!(first(7, 3) != first(7, 4) && first(7, 3) != first(8, 3));
     }
 }

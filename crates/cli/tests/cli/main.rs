@@ -1,5 +1,6 @@
 //! The built `lockswap` command, seen from outside.
 
+mod bench;
 mod compare;
 mod doctor;
 mod library;
@@ -83,7 +84,7 @@ fn a_reader_that_goes_away_makes_no_panic() {
 #[test]
 fn every_help_page_has_an_example() {
     let place = Place::new();
-    for subcommand in ["run", "compare", "list", "doctor", "preload-path"] {
+    for subcommand in ["run", "compare", "list", "doctor", "preload-path", "bench", "torture"] {
         let help = text(&place.output(&[subcommand, "--help"]).stdout);
         assert!(help.contains("Example"), "{subcommand}: {help}");
     }
@@ -103,6 +104,9 @@ fn wrong_usage_ends_with_status_two() {
         &["compare", "--timeout", "-1", "--", "true"],
         &["compare", "--metric", "(", "--", "true"],
         &["compare", "--lower-is-better", "--", "true"],
+        &["bench", "contended", "--threads", "3"],
+        &["bench", "oversub", "--threads", "0"],
+        &["bench", "direct", "--lock", "nonsense"],
     ] {
         assert_eq!(place.output(args).status.code(), Some(2), "{args:?}");
     }

@@ -119,6 +119,28 @@ fn an_unknown_lock_is_refused_with_the_list_of_known_ones() {
 }
 
 #[test]
+fn a_machine_that_is_declared_wrongly_stops_the_program() {
+    let place = Place::new();
+    let run = |name: &str, value: &str| {
+        place.lockswap(&["run", "--lock", "ticket", "--", "sh", "-c", "echo ran"]).env(name, value).output().unwrap()
+    };
+    for (name, good, example, bad) in [
+        ("LOCKSWAP_TOPOLOGY", "2x1", "2x1", ["2x", "0x1", "nonsense"]),
+        ("LOCKSWAP_ROUTE", "1,0", "0-3,8", ["0,x", "3-1", "4096"]),
+        ("LOCKSWAP_BIG", "0", "0-3,8", ["all", "0-", ","]),
+    ] {
+        assert_eq!(text(&run(name, good).stdout), "ran\n", "{name}={good}");
+        for value in bad {
+            let output = run(name, value);
+            assert_eq!(output.status.code(), Some(127), "{name}={value}");
+            assert_eq!(text(&output.stdout), "", "the program must not start");
+            let error = text(&output.stderr);
+            assert!(error.contains(&format!("{name}={value}")) && error.contains(example), "{error}");
+        }
+    }
+}
+
+#[test]
 fn statistics_have_the_promised_shape() {
     let place = Place::new();
     let args = ["run", "--lock", "mcs_spin", "--stats-json", "s.json", "--", "sh", "-c", "exit 3"];

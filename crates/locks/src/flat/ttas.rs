@@ -1,86 +1,187 @@
-//! Test-and-test-and-set lock (Rudolph, Segall, ISCA 1984; Anderson, TPDS 1(1), 1990).
+//! Test-and-set locks (Rudolph, Segall, ISCA 1984; Anderson, TPDS 1(1), 1990) in four flavours of what a waiter does.
 //!
-//!   word: FREE | HELD        every waiter reads the word until it is free, then tries to swap
+//!   word: FREE | HELD
 //!
-//! Fairness: none. Space: one word. Hand-off: whoever swaps first. Waiters spin on a shared copy of the lock's line.
+//!   flavour        a waiter ...
+//!   `ttas`         reads the word until it is free, then tries to exchange it
+//!   `ttas-ls`      as `ttas`; after an exchange that another thread won, it stays away for a random, growing time
+//!   `spinlock`     tries to exchange the word, again and again
+//!   `spinlock-ls`  as `spinlock`, with an unconditional swap, which writes even while the lock is held
+//!
+//! Fairness: none. Space: one word. Hand-off: whoever exchanges first. Waiters spin on the lock's line: those that read
+//! share it, those that only exchange take it from each other and from the holder.
+//!
+//! The `-ls` flavours are those of libslock (David, Guerraoui, Trigonakis, SOSP 2013). Deviations: back-off in pauses
+//! instead of cycles; it starts anew with each acquisition instead of with each thread; waits yield and nap in the end.
 
+use super::CYCLES_PER_PAUSE;
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
+use core::marker::PhantomData;
 use lockswap_platform::{AtomicInt, Ordering, Platform};
 
-/// The lock with the encoding of its word as a parameter: glibc's spinlock has another one than ours, and a lock that
-/// stands in for it must keep it.
-#[repr(transparent)]
-pub struct TtasWord<P: Platform, const FREE: u32, const HELD: u32> {
-    word: P::U32,
+/// What a waiter does until it has changed the word from free to held.
+pub trait Contend: Send + Sync + 'static {
+    /// The id of the lock.
+    const ID: &'static str;
+    /// One line on the lock.
+    const SUMMARY: &'static str;
+    /// Where the flavour comes from.
+    const PAPER: &'static str;
+    /// Changes `word` from `FREE` to `HELD`, with Acquire order.
+    fn acquire<P: Platform, const FREE: u32, const HELD: u32>(word: &P::U32);
 }
 
-/// The lock in our own encoding.
-pub type Ttas<P> = TtasWord<P, 0, 1>;
+/// ORDER(hand-off): Acquire pairs with the Release in `unlock`.
+#[inline(always)]
+fn exchange<P: Platform, const FREE: u32, const HELD: u32>(word: &P::U32) -> bool {
+    word.compare_exchange(FREE, HELD, Ordering::Acquire).is_ok()
+}
 
-/// The lock in the encoding of glibc's `pthread_spinlock_t`.
-#[cfg(target_arch = "x86_64")]
-pub type GlibcTtas<P> = TtasWord<P, 1, 0>;
-/// The lock in the encoding of glibc's `pthread_spinlock_t`.
-#[cfg(not(target_arch = "x86_64"))]
-pub type GlibcTtas<P> = TtasWord<P, 0, 1>;
+/// Relaxed: only decides whether an exchange is worth its price.
+#[inline(always)]
+fn is_free<P: Platform, const FREE: u32>(word: &P::U32) -> bool {
+    word.load(Ordering::Relaxed) == FREE
+}
 
-impl<P: Platform, const FREE: u32, const HELD: u32> TtasWord<P, FREE, HELD> {
-    #[cold]
-    #[inline(never)]
-    fn lock_contended(&self) {
-        // SAFETY: the lock needs no context.
-        P::spin_map(|| unsafe { self.try_lock(&()) }.then_some(()));
+/// Reads before it exchanges.
+pub struct Reads;
+
+impl Contend for Reads {
+    const ID: &'static str = "ttas";
+    const SUMMARY: &'static str = "test-and-test-and-set: waiters read until the lock is free, then race for it";
+    const PAPER: &'static str = "Rudolph, Segall: ISCA 1984";
+
+    fn acquire<P: Platform, const FREE: u32, const HELD: u32>(word: &P::U32) {
+        P::spin_map(|| (is_free::<P, FREE>(word) && exchange::<P, FREE, HELD>(word)).then_some(()));
     }
 }
 
-// SAFETY: only one swap of FREE for HELD succeeds until `unlock` writes FREE, its last access.
-unsafe impl<P: Platform, const FREE: u32, const HELD: u32> RawLock<P> for TtasWord<P, FREE, HELD> {
+/// Reads before it exchanges; after a lost race it stays away for less than a limit, which doubles from `SHORTEST` to
+/// `LONGEST` pauses.
+pub struct ReadsAndBacksOff<const SHORTEST: u32, const LONGEST: u32>;
+
+impl<const SHORTEST: u32, const LONGEST: u32> Contend for ReadsAndBacksOff<SHORTEST, LONGEST> {
+    const ID: &'static str = "ttas-ls";
+    const SUMMARY: &'static str = "test-and-test-and-set with a random back-off after each lost race";
+    const PAPER: &'static str = "David, Guerraoui, Trigonakis: SOSP 2013";
+
+    fn acquire<P: Platform, const FREE: u32, const HELD: u32>(word: &P::U32) {
+        let mut limit = SHORTEST;
+        loop {
+            P::spin_map(|| is_free::<P, FREE>(word).then_some(()));
+            if exchange::<P, FREE, HELD>(word) {
+                return;
+            }
+            P::relax(P::choose(limit));
+            limit = (limit * 2).min(LONGEST);
+        }
+    }
+}
+
+/// Exchanges without reading.
+pub struct Exchanges;
+
+impl Contend for Exchanges {
+    const ID: &'static str = "spinlock";
+    const SUMMARY: &'static str = "test-and-set: waiters race for the lock all the time";
+    const PAPER: &'static str = "Anderson: TPDS 1(1), 1990";
+
+    fn acquire<P: Platform, const FREE: u32, const HELD: u32>(word: &P::U32) {
+        P::spin_map(|| exchange::<P, FREE, HELD>(word).then_some(()));
+    }
+}
+
+/// Swaps without reading.
+pub struct Swaps;
+
+impl Contend for Swaps {
+    const ID: &'static str = "spinlock-ls";
+    const SUMMARY: &'static str = "test-and-set by unconditional swaps, a pause between two";
+    const PAPER: &'static str = "David, Guerraoui, Trigonakis: SOSP 2013";
+
+    fn acquire<P: Platform, const FREE: u32, const HELD: u32>(word: &P::U32) {
+        // ORDER(hand-off): Acquire pairs with the Release in `unlock`.
+        P::spin_map(|| (word.swap(HELD, Ordering::Acquire) == FREE).then_some(()));
+    }
+}
+
+/// The lock over what its waiters do, with the encoding of its word as a parameter: glibc's spinlock has another one than
+/// ours, and a lock that stands in for it must keep it.
+#[repr(transparent)]
+pub struct TtasWord<P: Platform, const FREE: u32, const HELD: u32, C = Reads> {
+    word: P::U32,
+    contend: PhantomData<C>,
+}
+
+/// Test-and-test-and-set in our own encoding.
+pub type Ttas<P> = TtasWord<P, 0, 1>;
+/// libslock's flavour: 100 to 1000 cycles of back-off.
+pub type TtasLs<P> = TtasWord<P, 0, 1, ReadsAndBacksOff<{ 100 / CYCLES_PER_PAUSE }, { 1000 / CYCLES_PER_PAUSE }>>;
+/// Test-and-set.
+pub type Spinlock<P> = TtasWord<P, 0, 1, Exchanges>;
+/// libslock's flavour.
+pub type SpinlockLs<P> = TtasWord<P, 0, 1, Swaps>;
+
+/// Test-and-test-and-set in the encoding of glibc's `pthread_spinlock_t`.
+#[cfg(target_arch = "x86_64")]
+pub type GlibcTtas<P> = TtasWord<P, 1, 0>;
+/// Test-and-test-and-set in the encoding of glibc's `pthread_spinlock_t`.
+#[cfg(not(target_arch = "x86_64"))]
+pub type GlibcTtas<P> = TtasWord<P, 0, 1>;
+
+impl<P: Platform, const FREE: u32, const HELD: u32, C: Contend> TtasWord<P, FREE, HELD, C> {
+    #[cold]
+    #[inline(never)]
+    fn lock_contended(&self) {
+        C::acquire::<P, FREE, HELD>(&self.word);
+    }
+}
+
+// SAFETY: only one exchange of FREE for HELD succeeds until `unlock` writes FREE, its last access.
+unsafe impl<P: Platform, const FREE: u32, const HELD: u32, C: Contend> RawLock<P> for TtasWord<P, FREE, HELD, C> {
     const INFO: LockInfo = LockInfo {
-        id: "ttas",
+        id: C::ID,
         family: Family::Flat,
         waiting: WaitingPolicy::Spin,
         fairness: Fairness::Unfair,
         timed: Timed::Poll,
-        summary: "test-and-test-and-set: waiters read until the lock is free, then race for it",
-        paper: "Rudolph, Segall: ISCA 1984",
+        summary: C::SUMMARY,
+        paper: C::PAPER,
     };
     type Ctx = ();
 
     fn new() -> Self {
-        TtasWord { word: P::U32::new(FREE) }
+        TtasWord { word: P::U32::new(FREE), contend: PhantomData }
     }
 
     #[inline]
     unsafe fn lock(&self, (): &()) {
-        // ORDER(hand-off): Acquire pairs with the Release in `unlock`.
-        if self.word.compare_exchange(FREE, HELD, Ordering::Acquire).is_err() {
+        if !exchange::<P, FREE, HELD>(&self.word) {
             self.lock_contended();
         }
     }
 
     #[inline]
     unsafe fn unlock(&self, (): &()) {
-        // ORDER(hand-off): Release pairs with the Acquire of the next swap; publishes the critical section.
+        // ORDER(hand-off): Release pairs with the Acquire of the next exchange; publishes the critical section.
         // LAST: the lock may be destroyed after this store.
         self.word.store(FREE, Ordering::Release);
     }
 }
 
 // SAFETY: the word is HELD exactly while the lock is held.
-unsafe impl<P: Platform, const FREE: u32, const HELD: u32> TryLock<P> for TtasWord<P, FREE, HELD> {
+unsafe impl<P: Platform, const FREE: u32, const HELD: u32, C: Contend> TryLock<P> for TtasWord<P, FREE, HELD, C> {
     #[inline]
     unsafe fn try_lock(&self, (): &()) -> bool {
-        // Relaxed: only decides whether the exchange is worth its price.
-        // ORDER(hand-off): Acquire pairs with the Release in `unlock`.
-        self.word.load(Ordering::Relaxed) == FREE && self.word.compare_exchange(FREE, HELD, Ordering::Acquire).is_ok()
+        is_free::<P, FREE>(&self.word) && exchange::<P, FREE, HELD>(&self.word)
     }
 }
 
 // SAFETY: the provided method.
-unsafe impl<P: Platform, const FREE: u32, const HELD: u32> TimedLock<P> for TtasWord<P, FREE, HELD> {}
+unsafe impl<P: Platform, const FREE: u32, const HELD: u32, C: Contend> TimedLock<P> for TtasWord<P, FREE, HELD, C> {}
 
-impl<P: Platform, const FREE: u32, const HELD: u32> IsHeld for TtasWord<P, FREE, HELD> {
+impl<P: Platform, const FREE: u32, const HELD: u32, C> IsHeld for TtasWord<P, FREE, HELD, C> {
     #[inline]
     fn is_held(&self) -> bool {
         // Relaxed: the answer says nothing about what the lock protects.

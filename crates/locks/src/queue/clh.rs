@@ -4,25 +4,30 @@
 //!   [A holder]<-[B watches A]<-[C watches B]     null tail: free
 //!
 //! Fairness: first come, first served. Space: one pointer, plus a node per acquisition. Hand-off: the holder writes its
-//! own node. Each waiter spins on its predecessor's line.
+//! own node. Each waiter spins on its predecessor's line; in the `_stp` flavour it then parks on it. The `-ls` flavour is
+//! that of libslock (David, Guerraoui, Trigonakis, SOSP 2013): pauses between two looks.
 //!
 //! Deviations. A node does not migrate to the successor: the successor marks the predecessor's node FREE when it has seen
 //! the release, which writes the line that it would have written as its own node later. And a release that finds nobody
-//! behind empties the queue, so that an idle lock keeps no node, is all zero, and can be tried exactly.
+//! behind empties the queue, so that an idle lock keeps no node, is all zero, and can be tried exactly. libslock also
+//! prefetches the node for writing.
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::waiting::{LibslockSpin, Spin, SpinThenPark, Waiting, WAITING};
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
+use core::marker::PhantomData;
 use core::ptr::{from_ref, null_mut};
 use lockswap_platform::{AtomicInt, AtomicPtrCell, Ordering, Platform};
 
-/// | state    | meaning                                        | written by    |
-/// |----------|------------------------------------------------|---------------|
-/// | FREE     | in no queue                                    | the successor, or the owner when it empties the queue |
-/// | QUEUED   | its owner waits or holds the lock              | the owner     |
-/// | RELEASED | its owner has passed the lock on               | the owner     |
-const FREE: u32 = 0;
-const QUEUED: u32 = 1;
-const RELEASED: u32 = 2;
+/// The node is in no queue. The other states are those of [`crate::waiting`], seen from the one who waits for the node:
+///
+/// | state    | meaning                                            | written by    |
+/// |----------|----------------------------------------------------|---------------|
+/// | FREE     | in no queue                                        | the successor, or the owner when it empties the queue |
+/// | WAITING  | its owner waits or holds the lock                  | the owner     |
+/// | PARKED   | as WAITING; its successor sleeps, or is about to   | the successor |
+/// | GRANTED  | its owner has passed the lock on                   | the owner     |
+const FREE: u32 = 3;
 
 /// The queue node of one acquisition.
 #[repr(C)]
@@ -45,27 +50,38 @@ impl<P: Platform> Context for Node<P> {
 impl<P: Platform> Node<P> {
     #[cold]
     #[inline(never)]
-    fn wait_for_release(&self) {
-        // ORDER(hand-off): Acquire pairs with the Release in `unlock`.
-        P::spin_map(|| (self.state.load(Ordering::Acquire) == RELEASED).then_some(()));
+    fn wait_for_release<W: Waiting>(&self) {
+        W::wait::<P>(&self.state);
         // ORDER(reuse): Release pairs with the Acquire in `is_reusable`.
         // LAST: the node's owner may reuse it after this store.
         self.state.store(FREE, Ordering::Release);
     }
 }
 
-/// The lock.
+/// The lock, over the way its waiters wait.
 #[repr(C)]
-pub struct ClhSpin<P: Platform> {
+pub struct Clh<P: Platform, W> {
     tail: P::Ptr<Node<P>>,
+    waiting: PhantomData<W>,
 }
 
-// SAFETY: a node becomes the holder when it finds the queue empty or its predecessor's node RELEASED.
-unsafe impl<P: Platform> RawLock<P> for ClhSpin<P> {
+/// Waiters spin.
+pub type ClhSpin<P> = Clh<P, Spin>;
+/// Waiters spin, then park.
+pub type ClhStp<P> = Clh<P, SpinThenPark>;
+/// Waiters spin with pauses.
+pub type ClhLs<P> = Clh<P, LibslockSpin>;
+
+// SAFETY: a node becomes the holder when it finds the queue empty or its predecessor's node GRANTED.
+unsafe impl<P: Platform, W: Waiting> RawLock<P> for Clh<P, W> {
     const INFO: LockInfo = LockInfo {
-        id: "clh_spin",
+        id: match W::POLICY {
+            WaitingPolicy::Spin if W::PAUSES > 0 => "clh-ls",
+            WaitingPolicy::Spin => "clh_spin",
+            WaitingPolicy::SpinThenPark | WaitingPolicy::Adaptive => "clh_stp",
+        },
         family: Family::Queue,
-        waiting: WaitingPolicy::Spin,
+        waiting: W::POLICY,
         fairness: Fairness::Fifo,
         timed: Timed::Poll,
         summary: "a queue in which every waiter watches its predecessor's node",
@@ -74,19 +90,19 @@ unsafe impl<P: Platform> RawLock<P> for ClhSpin<P> {
     type Ctx = Node<P>;
 
     fn new() -> Self {
-        ClhSpin { tail: P::Ptr::new(null_mut()) }
+        Clh { tail: P::Ptr::new(null_mut()), waiting: PhantomData }
     }
 
     #[inline]
     unsafe fn lock(&self, cx: &Node<P>) {
         // Relaxed: nobody else sees the node before the swap.
-        cx.state.store(QUEUED, Ordering::Relaxed);
+        cx.state.store(WAITING, Ordering::Relaxed);
         // ORDER(enqueue): Release publishes the node's state to the successor, whose swap acquires it.
         // ORDER(hand-off): Acquire pairs with the Release in `unlock` that left the queue empty.
         let predecessor = self.tail.swap(from_ref(cx).cast_mut(), Ordering::AcqRel);
         if !predecessor.is_null() {
             // SAFETY: the predecessor's node is not reused until it is FREE, which this thread says last.
-            unsafe { &*predecessor }.wait_for_release();
+            unsafe { &*predecessor }.wait_for_release::<W>();
         }
     }
 
@@ -94,8 +110,7 @@ unsafe impl<P: Platform> RawLock<P> for ClhSpin<P> {
     unsafe fn unlock(&self, cx: &Node<P>) {
         // SAFETY: as for this call.
         if unsafe { !self.unlock_alone(cx) } {
-            // ORDER(hand-off): Release pairs with the Acquire in `wait_for_release`; publishes the critical section.
-            cx.state.store(RELEASED, Ordering::Release);
+            W::grant::<P>(&cx.state);
         }
     }
 
@@ -113,7 +128,7 @@ unsafe impl<P: Platform> RawLock<P> for ClhSpin<P> {
 }
 
 // SAFETY: acquires only if the queue is empty.
-unsafe impl<P: Platform> TryLock<P> for ClhSpin<P> {
+unsafe impl<P: Platform, W: Waiting> TryLock<P> for Clh<P, W> {
     #[inline]
     unsafe fn try_lock(&self, cx: &Node<P>) -> bool {
         // Relaxed: only decides whether the exchange is worth its price.
@@ -121,7 +136,7 @@ unsafe impl<P: Platform> TryLock<P> for ClhSpin<P> {
             return false;
         }
         // Relaxed: nobody else sees the node before the exchange.
-        cx.state.store(QUEUED, Ordering::Relaxed);
+        cx.state.store(WAITING, Ordering::Relaxed);
         // ORDER(enqueue, hand-off): as for the swap in `lock`.
         let acquired = self.tail.compare_exchange(null_mut(), from_ref(cx).cast_mut(), Ordering::AcqRel).is_ok();
         if !acquired {
@@ -133,9 +148,9 @@ unsafe impl<P: Platform> TryLock<P> for ClhSpin<P> {
 }
 
 // SAFETY: the provided method.
-unsafe impl<P: Platform> TimedLock<P> for ClhSpin<P> {}
+unsafe impl<P: Platform, W: Waiting> TimedLock<P> for Clh<P, W> {}
 
-impl<P: Platform> IsHeld for ClhSpin<P> {
+impl<P: Platform, W: Waiting> IsHeld for Clh<P, W> {
     #[inline]
     fn is_held(&self) -> bool {
         // Relaxed: the answer says nothing about what the lock protects.

@@ -5,10 +5,13 @@
 //!
 //! Fairness: first come, first served. Space: one pointer, plus a node per acquisition that lives until the release.
 //! Hand-off: the holder writes its successor's status. Each waiter spins on its own line, then parks in the `_stp`
-//! flavour.
+//! flavour. The `-ls` flavour is that of libslock (David, Guerraoui, Trigonakis, SOSP 2013): pauses between two looks.
+//!
+//! Deviations. The status is written only by a thread that waits. libslock also prefetches the node for writing.
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
-use crate::waiting::{Spin, SpinThenPark, Waiting, WAITING};
+use crate::numa::cohort::DetectWaiters;
+use crate::waiting::{LibslockSpin, Spin, SpinThenPark, Waiting, WAITING};
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
 use core::marker::PhantomData;
 use core::ptr::{from_ref, null_mut};
@@ -28,11 +31,18 @@ impl<P: Platform> Context for Node<P> {
 }
 
 impl<P: Platform> Node<P> {
+    /// Links this node behind `predecessor`, whose memory may be gone before the wait ends, and waits for the grant.
+    ///
+    /// # Safety
+    /// The predecessor has not seen its `next` yet.
     #[cold]
     #[inline(never)]
-    fn wait_behind<W: Waiting>(&self, predecessor: &Node<P>) {
+    unsafe fn wait_behind<W: Waiting>(&self, predecessor: *mut Node<P>) {
+        // Relaxed: published by the link.
+        self.status.store(WAITING, Ordering::Relaxed);
         // ORDER(link): Release pairs with the Acquire in `successor`; publishes this node.
-        predecessor.next.store(from_ref(self).cast_mut(), Ordering::Release);
+        // SAFETY: the predecessor stays in its `unlock` until it has seen its `next`.
+        unsafe { (*predecessor).next.store(from_ref(self).cast_mut(), Ordering::Release) };
         W::wait::<P>(&self.status);
     }
 
@@ -56,11 +66,14 @@ pub struct Mcs<P: Platform, W> {
 pub type McsSpin<P> = Mcs<P, Spin>;
 /// Waiters spin, then park.
 pub type McsStp<P> = Mcs<P, SpinThenPark>;
+/// Waiters spin with pauses.
+pub type McsLs<P> = Mcs<P, LibslockSpin>;
 
 // SAFETY: a node becomes the holder when it finds the queue empty or when the holder before grants it.
 unsafe impl<P: Platform, W: Waiting> RawLock<P> for Mcs<P, W> {
     const INFO: LockInfo = LockInfo {
         id: match W::POLICY {
+            WaitingPolicy::Spin if W::PAUSES > 0 => "mcs-ls",
             WaitingPolicy::Spin => "mcs_spin",
             WaitingPolicy::SpinThenPark | WaitingPolicy::Adaptive => "mcs_stp",
         },
@@ -82,13 +95,12 @@ unsafe impl<P: Platform, W: Waiting> RawLock<P> for Mcs<P, W> {
         let me = from_ref(cx).cast_mut();
         // Relaxed: nobody else sees the node before the swap.
         cx.next.store(null_mut(), Ordering::Relaxed);
-        cx.status.store(WAITING, Ordering::Relaxed);
         // ORDER(enqueue): Release publishes the node to the successor, whose swap acquires it.
         // ORDER(hand-off): Acquire pairs with the Release in `unlock` that left the queue empty.
         let predecessor = self.tail.swap(me, Ordering::AcqRel);
         if !predecessor.is_null() {
-            // SAFETY: the predecessor stays in its `unlock` until it has seen its `next`.
-            cx.wait_behind::<W>(unsafe { &*predecessor });
+            // SAFETY: its `next` is null until this node is linked.
+            unsafe { cx.wait_behind::<W>(predecessor) };
         }
     }
 
@@ -124,6 +136,15 @@ unsafe impl<P: Platform, W: Waiting> TryLock<P> for Mcs<P, W> {
         cx.next.store(null_mut(), Ordering::Relaxed);
         // ORDER(enqueue, hand-off): as for the swap in `lock`.
         self.tail.compare_exchange(null_mut(), from_ref(cx).cast_mut(), Ordering::AcqRel).is_ok()
+    }
+}
+
+// SAFETY: a linked waiter is granted the lock by the next `unlock`.
+unsafe impl<P: Platform, W: Waiting> DetectWaiters<P> for Mcs<P, W> {
+    #[inline]
+    unsafe fn has_waiters(&self, cx: &Node<P>) -> bool {
+        // Relaxed: `unlock` looks at the waiter.
+        !cx.next.load(Ordering::Relaxed).is_null()
     }
 }
 

@@ -1,14 +1,14 @@
 //! Central read-write lock that parks: one state word, one gate to sleep at for readers and one for writers (the shape of
 //! the futex read-write locks in glibc and in Rust's standard library; the preference is chosen at each call).
 //!
-//!   state:       WRITER | READERS_SLEEP | WRITERS_SLEEP | number of readers inside
-//!   read_gate:   number of times that sleeping readers were woken (all at once)
-//!   write_gate:  number of times that a sleeping writer was woken (one at a time)
+//!   state:       WRITER | READERS_SLEEP | WRITERS_SLEEP | FRESH | number of readers inside
+//!   read_gate:   number of times that readers who were about to sleep were told to look again
+//!   write_gate:  the same for writers
 //!
 //! Fairness: none within a mode; between the modes by [`Preference`]. Space: three words. Readers share a counter.
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
-use crate::{Preference, RawRwLock};
+use crate::{Preference, RawRwLock, TryUnlockRead};
 use lockswap_platform::{AtomicInt, Deadline, Ordering, Platform, Wake};
 
 /// A writer is inside.
@@ -17,8 +17,10 @@ const WRITER: u32 = 1 << 31;
 const READERS_SLEEP: u32 = 1 << 30;
 /// Writers sleep at their gate, or are about to; may outlive them.
 const WRITERS_SLEEP: u32 = 1 << 29;
+/// Somebody has gone to sleep since the gates were opened last.
+const FRESH: u32 = 1 << 28;
 /// Number of readers inside.
-const READERS: u32 = WRITERS_SLEEP - 1;
+const READERS: u32 = FRESH - 1;
 
 /// Rounds of spinning before parking: about 2 us on the machines this was tuned on. Shorter than for a mutex, since every
 /// spinning reader disturbs the counter that the others need.
@@ -54,16 +56,17 @@ impl<P: Platform> RwFutex<P> {
             return true;
         }
         loop {
-            // ORDER(gate): Acquire pairs with the Release in `wake`: a thread that sees a new count also sees the state
-            // that the waker saw. The count is read before the state is, so that a wake-up in between is not missed.
+            // ORDER(gate): Acquire pairs with the Releases of those who open it: a thread that sees a new count also sees
+            // the state that was there before. The count is read first, so that an opening in between is not missed.
             let count = gate.load(Ordering::Acquire);
             if attempt(true) {
                 return true;
             }
             // Relaxed: the exchange and the park decide.
             let state = self.state.load(Ordering::Relaxed);
+            let asleep = state | flag | FRESH;
             if !blocked(state)
-                || (state & flag == 0 && self.state.compare_exchange(state, state | flag, Ordering::Relaxed).is_err())
+                || (state != asleep && self.state.compare_exchange(state, asleep, Ordering::Relaxed).is_err())
             {
                 continue;
             }
@@ -137,52 +140,56 @@ impl<P: Platform> RwFutex<P> {
 
     /// Gives up one hold; `without` computes what is left of a state without it.
     ///
-    /// The lock's memory may be gone as soon as the lock is free, so everything that sleepers need happens before. First
-    /// the flag of those to be woken is cleared: whoever is about to sleep must set it again, which the release notices.
-    /// Then the gates of all who may sleep open: whoever is about to sleep looks again. Then the lock is released, and
-    /// the sleepers are woken by the address of their gate.
-    fn release(&self, preference: Preference, without: impl Fn(u32) -> u32) {
-        let mut chosen = None;
+    /// The lock's memory may be gone as soon as the lock is free, so everything that sleepers need happens before. While
+    /// the lock is held the gates open, which makes those look again who are about to sleep; whoever still goes to sleep
+    /// after that says FRESH, which the release notices. The release takes back the flag of those who are to be woken,
+    /// and wakes them by the address of their gate.
+    ///
+    /// Returns `false` if `without` finds no hold to give up.
+    fn release(&self, preference: Preference, without: impl Fn(u32) -> Option<u32>) -> bool {
         // Relaxed: the exchanges decide.
         let mut state = self.state.load(Ordering::Relaxed);
-        let left = loop {
-            let left = without(state);
+        let (left, chosen) = loop {
+            let Some(mut left) = without(state) else { return false };
+            let mut chosen = None;
             if is_free(left) {
-                chosen = chosen.or_else(|| self.next_in(left, preference));
-            }
-            let flag = chosen.map_or(0, |(flag, ..)| flag);
-            if state & flag != 0 && is_free(left) {
-                // Relaxed: the gates publish.
-                state = match self.state.compare_exchange(state, state & !flag, Ordering::Relaxed) {
-                    Err(found) => found,
-                    Ok(_) => {
-                        for (_, gate, _) in
-                            [READERS_SLEEP, WRITERS_SLEEP].iter().filter_map(|f| self.sleepers(state & f))
-                        {
-                            // ORDER(gate): Release pairs with the Acquire in `acquire`.
-                            gate.fetch_add(1, Ordering::Release);
-                        }
-                        state & !flag
-                    }
-                };
-                continue;
+                if state & FRESH != 0 {
+                    state = self.open_gates(state);
+                    continue;
+                }
+                chosen = self.next_in(left, preference);
+                left &= !chosen.map_or(0, |(flag, ..)| flag);
             }
             // ORDER(hand-off): Release pairs with the Acquires of `try_read` and `write`; publishes the critical section.
             // LAST: the lock may be destroyed after this exchange.
             match self.state.compare_exchange(state, left, Ordering::Release) {
                 Err(found) => state = found,
-                Ok(_) => break left,
+                Ok(_) => break (left, chosen),
             }
         };
-        // Also where a reader has slipped in meanwhile: those whose flag is gone must set it again.
         if let Some((_, gate, most)) = chosen {
             if P::unpark(gate, most) == 0 {
                 // The flag was older than its sleepers: the others must not be forgotten.
-                if let Some((_, gate, most)) = self.sleepers(left & (READERS_SLEEP | WRITERS_SLEEP)) {
+                if let Some((_, gate, most)) = self.sleepers(left) {
                     P::unpark(gate, most);
                 }
             }
         }
+        true
+    }
+
+    /// Makes everybody look again who is about to sleep, while the lock is held in `state`; the state after that.
+    #[cold]
+    fn open_gates(&self, state: u32) -> u32 {
+        // Relaxed: the gates publish.
+        if let Err(found) = self.state.compare_exchange(state, state & !FRESH, Ordering::Relaxed) {
+            return found;
+        }
+        for gate in [&self.read_gate, &self.write_gate] {
+            // ORDER(gate): Release pairs with the Acquire in `acquire`.
+            gate.fetch_add(1, Ordering::Release);
+        }
+        state & !FRESH
     }
 }
 
@@ -226,7 +233,7 @@ unsafe impl<P: Platform> RawRwLock<P> for RwFutex<P> {
         };
         // Relaxed: the exchange decides.
         let mut state = self.state.load(Ordering::Relaxed);
-        // A full counter counts as closed: it needs 2^29 readers at once.
+        // A full counter counts as closed: it needs 2^28 readers at once.
         while state & closed == 0 && state & READERS != READERS {
             // ORDER(hand-off): Acquire pairs with the Release in `unlock_write`.
             match self.state.compare_exchange(state, state + 1, Ordering::Acquire) {
@@ -266,12 +273,12 @@ unsafe impl<P: Platform> RawRwLock<P> for RwFutex<P> {
 
     #[inline]
     unsafe fn unlock_read(&self, preference: Preference) {
-        self.release(preference, |state| state - 1);
+        self.release(preference, |state| Some(state - 1));
     }
 
     #[inline]
     unsafe fn unlock_write(&self, preference: Preference) {
-        self.release(preference, |state| state & !WRITER);
+        self.release(preference, |state| Some(state & !WRITER));
     }
 
     fn is_write_locked(&self) -> bool {
@@ -286,6 +293,14 @@ unsafe impl<P: Platform> RawRwLock<P> for RwFutex<P> {
 
     fn forget_waiters(&self) {
         // Relaxed: no other thread exists.
-        self.state.fetch_and(!(READERS_SLEEP | WRITERS_SLEEP), Ordering::Relaxed);
+        self.state.fetch_and(!(READERS_SLEEP | WRITERS_SLEEP | FRESH), Ordering::Relaxed);
+    }
+}
+
+// SAFETY: takes a reader away only where the state has one.
+unsafe impl<P: Platform> TryUnlockRead<P> for RwFutex<P> {
+    #[inline]
+    unsafe fn try_unlock_read(&self, preference: Preference) -> bool {
+        self.release(preference, |state| (state & READERS != 0).then(|| state - 1))
     }
 }

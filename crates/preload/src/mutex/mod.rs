@@ -1,6 +1,7 @@
-//! `pthread_mutex_t` with the lock inside it.
+//! `pthread_mutex_t` on a lock of ours.
 //!
-//!   bytes  0..16  the lock, and for a queue lock the holder's node
+//!   bytes  0..16  the lock, or its address if it is too large (see `crate::outside`);
+//!                 for a lock with a context also the holder's
 //!         16..20  the kind, where glibc keeps it          ) one load of this word,
 //!         20      0                                        ) compared with one value,
 //!         21      the generation (see `crate::generation`) ) finds out whether the
@@ -12,11 +13,13 @@
 //! All zero is an unlocked mutex of the default kind, as PTHREAD_MUTEX_INITIALIZER wants it. A mutex that is robust,
 //! priority-inheriting, priority-protected or process-shared stays glibc's; so does a destroyed one, which glibc refuses.
 
-mod in_place;
+mod adaptive;
+mod ordinary;
 mod special;
 mod wait;
 
-pub use in_place::install;
+pub use adaptive::install as install_adaptive;
+pub use ordinary::install;
 pub use wait::{begin_wait, is_glibcs, let_holder_finish, reacquire_after_wait, release_for_wait, Held};
 
 use crate::counters::count;
@@ -47,7 +50,9 @@ const ERRORCHECK: u32 = 2;
 const ADAPTIVE: u32 = 3;
 const KIND: u32 = 3;
 /// Flags in the kind that say something about lock elision, which is not done here.
-const ELISION: u32 = 0x300;
+const ELISION: u32 = 0x100 | NO_ELISION;
+/// glibc's flag of a mutex whose kind was set by name.
+const NO_ELISION: u32 = 0x200;
 const ROBUST: u32 = 0x10;
 const PRIORITY_INHERIT: u32 = 0x20;
 const PRIORITY_PROTECT: u32 = 0x40;
@@ -62,6 +67,10 @@ struct Ops {
     acquire_until: unsafe fn(&Mutex, Deadline) -> bool,
     release: unsafe fn(&Mutex),
     is_held: unsafe fn(&Mutex) -> bool,
+    /// Keeps the lock held if it is held, with no waiters in its queue. No other thread uses the mutex.
+    forget_waiters: unsafe fn(&Mutex),
+    /// Ends the life of a free mutex.
+    destroy: unsafe fn(&Mutex),
     waiting: WaitingPolicy,
 }
 
@@ -146,7 +155,7 @@ impl Mutex {
                     count(Counter::Mutex);
                 }
                 // SAFETY: only the thread that adopts touches the mutex.
-                unsafe { self.forget_waiters() };
+                unsafe { (ops().forget_waiters)(self) };
                 let kind = if kind & KIND == ADAPTIVE { NORMAL } else { kind & KIND };
                 // ORDER(adopt): Release pairs with the Acquire of everybody's first look at the word.
                 self.word.store(word_of(kind, current), Ordering::Release);
@@ -157,21 +166,6 @@ impl Mutex {
             let _ = self.word.compare_exchange(word, normal, Ordering::Relaxed, Ordering::Relaxed);
         }
         true
-    }
-
-    /// Keeps the lock held if it is held, with no waiters in its queue.
-    ///
-    /// # Safety
-    /// No other thread uses the mutex.
-    unsafe fn forget_waiters(&self) {
-        // SAFETY: as for this call; zero is a free lock.
-        unsafe {
-            let held = (ops().is_held)(self);
-            self.body.get().write([0; 2]);
-            if held {
-                (ops().acquire)(self);
-            }
-        }
     }
 
     /// Acquires a mutex that is ours, in whatever way suits the thread.

@@ -177,6 +177,7 @@ pub unsafe extern "C-unwind" fn destroy(mutex: *mut pthread_mutex_t) -> c_int {
         if (ops().is_held)(ours) || ours.users.load(Ordering::Relaxed) != 0 {
             return libc::EBUSY;
         }
+        (ops().destroy)(ours);
         ours.word.store(DESTROYED as u64, Ordering::Relaxed);
         0
     }

@@ -3,45 +3,86 @@
 use super::special;
 use super::{Class, Mutex, Ops, OPS};
 use crate::functions::{ACTIVE, REAL};
+use crate::outside::{Word, MUTEXES};
 use crate::{pool, tls};
 use core::ffi::c_int;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use libc::pthread_mutex_t;
+use lockswap_locks::registry::fits_in_place;
 use lockswap_locks::{IsHeld, TimedLock};
 use lockswap_platform::{Deadline, Native, Platform, Single};
 
 /// The lock `N` on all CPUs, and the same lock `S` while the process has one thread.
-struct InPlace<N, S>(PhantomData<(N, S)>);
+struct OnLock<N, S>(PhantomData<(N, S)>);
 
-/// The lock type `L` on platform `P` has its context allocated by the pool.
+/// Where a lock type lies: its contexts come from the pool, it itself from an arena if it is too large.
 trait Body<P: Platform>: TimedLock<P> + IsHeld {
     const HAS_CONTEXT: bool = size_of::<Self::Ctx>() != 0;
+    const LIES_INSIDE: bool = fits_in_place(size_of::<Self>(), Self::HAS_CONTEXT);
+    const IS_ALIGNED: () = assert!(align_of::<Self>() <= if Self::LIES_INSIDE { 8 } else { 64 });
 }
 
 impl<P: Platform, L: TimedLock<P> + IsHeld> Body<P> for L {}
 
-/// The lock inside a mutex, for whoever knows its type.
+/// The lock of a mutex, for whoever knows its type.
 impl Mutex {
     #[inline(always)]
-    fn lock_inside<L>(&self) -> &L {
-        const { assert!(size_of::<L>() <= 16 && align_of::<L>() <= 8) };
+    fn inside<L>(&self) -> &L {
         // SAFETY: the body of a mutex of the chosen lock type, which all mutexes of the process have; zero is a free lock.
         unsafe { &*self.body.get().cast() }
+    }
+
+    #[inline(always)]
+    fn outside<L>(&self) -> &Word<L> {
+        // SAFETY: as in `inside`; zero is no lock yet.
+        unsafe { &*self.body.get().cast() }
+    }
+
+    /// The lock, if the mutex has one already.
+    #[inline(always)]
+    fn existing<P: Platform, L: Body<P>>(&self) -> Option<&L> {
+        let () = L::IS_ALIGNED;
+        if L::LIES_INSIDE {
+            Some(self.inside())
+        } else {
+            self.outside().get()
+        }
+    }
+
+    /// The lock; the mutex gets one if it has none.
+    #[inline(always)]
+    fn lock<P: Platform, L: Body<P>>(&self) -> &L {
+        self.existing().unwrap_or_else(|| {
+            // Relaxed: nobody holds a mutex without a lock.
+            let clean = || self.holder::<L::Ctx>().store(core::ptr::null_mut(), Ordering::Relaxed);
+            MUTEXES.provide(self.outside(), |lock: &L| !lock.is_held() && lock.is_quiet(), clean)
+        })
+    }
+
+    /// The lock of a mutex that is held.
+    #[inline(always)]
+    unsafe fn held_lock<P: Platform, L: Body<P>>(&self) -> &L {
+        if L::LIES_INSIDE {
+            self.inside()
+        } else {
+            // SAFETY: it was acquired.
+            unsafe { self.outside().get_existing() }
+        }
     }
 
     /// The holder's context; null while the mutex is free.
     #[inline(always)]
     fn holder<C>(&self) -> &AtomicPtr<C> {
-        // SAFETY: the second word of the body, behind a lock of one word.
+        // SAFETY: the second word of the body, behind a lock of one word or the address of a lock.
         unsafe { &*self.body.get().cast::<AtomicPtr<C>>().add(1) }
     }
 
-    /// Acquires the lock if it is free and a context is at hand. Needs no stack frame, because it never waits.
+    /// Acquires the lock if it and a context are at hand and it is free. Needs no stack frame, because it never waits.
     #[inline(always)]
     unsafe fn acquire_at_once<P: Platform, L: Body<P>>(&self) -> bool {
-        let lock = self.lock_inside::<L>();
+        let Some(lock) = self.existing::<P, L>() else { return false };
         // SAFETY: the spare context is reusable, and serves this acquisition only.
         unsafe {
             if !L::HAS_CONTEXT {
@@ -60,7 +101,7 @@ impl Mutex {
 
     /// Acquires the lock through `acquire`, which says whether it did.
     unsafe fn acquire<P: Platform, L: Body<P>>(&self, acquire: impl FnOnce(&L, &L::Ctx) -> bool) -> bool {
-        let lock = self.lock_inside::<L>();
+        let lock = self.lock::<P, L>();
         // SAFETY: a context from the pool is reusable, and serves this acquisition only.
         unsafe {
             if !L::HAS_CONTEXT {
@@ -80,11 +121,12 @@ impl Mutex {
 
     #[inline(always)]
     fn is_held<P: Platform, L: Body<P>>(&self) -> bool {
+        let Some(lock) = self.existing::<P, L>() else { return false };
         if L::HAS_CONTEXT {
             // Relaxed: exact for a holder, and for others only if nobody uses the mutex.
             !self.holder::<L::Ctx>().load(Ordering::Relaxed).is_null()
         } else {
-            self.lock_inside::<L>().is_held()
+            lock.is_held()
         }
     }
 }
@@ -99,7 +141,7 @@ fn has_one_thread() -> bool {
     unsafe { __libc_single_threaded.load(Ordering::Relaxed) != 0 }
 }
 
-impl<N: Body<Native>, S: Body<Single>> InPlace<N, S> {
+impl<N: Body<Native>, S: Body<Single>> OnLock<N, S> {
     const LAYOUTS_AGREE: () = assert!(size_of::<N>() == size_of::<S>() && size_of::<N::Ctx>() == size_of::<S::Ctx>());
 
     const OPS: Ops = Ops {
@@ -111,6 +153,12 @@ impl<N: Body<Native>, S: Body<Single>> InPlace<N, S> {
             unsafe { Self::release(mutex) };
         },
         is_held: |mutex| mutex.is_held::<Native, N>(),
+        forget_waiters: Self::forget_waiters,
+        destroy: |mutex| {
+            if !N::LIES_INSIDE {
+                MUTEXES.give_back(mutex.outside::<N>());
+            }
+        },
         waiting: N::INFO.waiting,
     };
 
@@ -125,7 +173,8 @@ impl<N: Body<Native>, S: Body<Single>> InPlace<N, S> {
                 mutex.acquire_at_once::<Native, N>()
             } else {
                 // Keeps its own uncontended path short, and one instruction shorter than a try.
-                mutex.lock_inside::<N>().lock(NonNull::dangling().as_ref());
+                let Some(lock) = mutex.existing::<Native, N>() else { return false };
+                lock.lock(NonNull::dangling().as_ref());
                 true
             }
         }
@@ -152,6 +201,22 @@ impl<N: Body<Native>, S: Body<Single>> InPlace<N, S> {
         unsafe { mutex.acquire::<Native, N>(|lock, context| lock.lock_until(context, deadline)) }
     }
 
+    unsafe fn forget_waiters(mutex: &Mutex) {
+        // SAFETY: as for `Ops`; zero is a free lock, and a null holder.
+        unsafe {
+            let held = mutex.is_held::<Native, N>();
+            if N::LIES_INSIDE {
+                mutex.body.get().write([0; 2]);
+            } else {
+                mutex.outside::<N>().renew(|lock| lock.write_bytes(0, 1));
+                mutex.holder::<N::Ctx>().store(core::ptr::null_mut(), Ordering::Relaxed);
+            }
+            if held {
+                Self::acquire(mutex);
+            }
+        }
+    }
+
     #[cold]
     #[inline(never)]
     extern "C" fn acquire_slowly(mutex: &Mutex) -> c_int {
@@ -167,9 +232,9 @@ impl<N: Body<Native>, S: Body<Single>> InPlace<N, S> {
         unsafe {
             if !N::HAS_CONTEXT {
                 if has_one_thread() {
-                    mutex.lock_inside::<S>().unlock(NonNull::dangling().as_ref());
+                    mutex.held_lock::<Single, S>().unlock(NonNull::dangling().as_ref());
                 } else {
-                    mutex.lock_inside::<N>().unlock(NonNull::dangling().as_ref());
+                    mutex.held_lock::<Native, N>().unlock(NonNull::dangling().as_ref());
                 }
                 return 0;
             }
@@ -177,9 +242,9 @@ impl<N: Body<Native>, S: Body<Single>> InPlace<N, S> {
             let context = NonNull::new_unchecked(holder.load(Ordering::Relaxed));
             holder.store(core::ptr::null_mut(), Ordering::Relaxed);
             let released = if has_one_thread() {
-                mutex.lock_inside::<S>().unlock_alone(context.cast().as_ref())
+                mutex.held_lock::<Single, S>().unlock_alone(context.cast().as_ref())
             } else {
-                mutex.lock_inside::<N>().unlock_alone(context.as_ref())
+                mutex.held_lock::<Native, N>().unlock_alone(context.as_ref())
             };
             if !released {
                 return Self::hand_over(mutex, context);
@@ -194,7 +259,7 @@ impl<N: Body<Native>, S: Body<Single>> InPlace<N, S> {
     extern "C" fn hand_over(mutex: &Mutex, context: NonNull<N::Ctx>) -> c_int {
         // SAFETY: the mutex is held through this context.
         unsafe {
-            mutex.lock_inside::<N>().unlock(context.as_ref());
+            mutex.held_lock::<Native, N>().unlock(context.as_ref());
             pool::put(context);
         }
         0
@@ -292,11 +357,11 @@ impl<N: Body<Native>, S: Body<Single>> InPlace<N, S> {
 
 /// Makes mutexes run on the lock `N`, which is `S` while the process has one thread.
 pub fn install<N: TimedLock<Native> + IsHeld, S: TimedLock<Single> + IsHeld>() {
-    let () = InPlace::<N, S>::LAYOUTS_AGREE;
-    OPS.store(core::ptr::from_ref(&InPlace::<N, S>::OPS).cast_mut(), Ordering::Relaxed);
-    ACTIVE.pthread_mutex_lock.set(InPlace::<N, S>::lock);
-    ACTIVE.pthread_mutex_trylock.set(InPlace::<N, S>::trylock);
-    ACTIVE.pthread_mutex_unlock.set(InPlace::<N, S>::unlock);
+    let () = OnLock::<N, S>::LAYOUTS_AGREE;
+    OPS.store(core::ptr::from_ref(&OnLock::<N, S>::OPS).cast_mut(), Ordering::Relaxed);
+    ACTIVE.pthread_mutex_lock.set(OnLock::<N, S>::lock);
+    ACTIVE.pthread_mutex_trylock.set(OnLock::<N, S>::trylock);
+    ACTIVE.pthread_mutex_unlock.set(OnLock::<N, S>::unlock);
     ACTIVE.pthread_mutex_timedlock.set(special::timedlock);
     ACTIVE.pthread_mutex_clocklock.set(special::clocklock);
     ACTIVE.pthread_mutex_init.set(special::init);

@@ -1,0 +1,326 @@
+//! Loom's machine: every execution of a few threads that the C11 memory model allows (loom implements Norris, Demsky:
+//! OOPSLA 2013), within loom's own limits.
+
+use crate::mutation::{self, Wait};
+use lockswap_conformance::small::Stage;
+use lockswap_conformance::Threads;
+use lockswap_platform::{
+    AtomicInt, AtomicPtrCell, Clock, CoreKind, DataCell, Deadline, Ns, Ordering, Platform, SharedTable, Wake,
+};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, Location};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The machine of loom: thread i runs on CPU i, of node i modulo 2; even ones are big. Time stands still. A bounded spin
+/// looks once, a timed wait twice; a sleeper may wake up for no reason, so that lost wake-ups are the explorer's part.
+pub struct Weak;
+
+macro_rules! int {
+    ($name:ident, $atomic:ident, $value:ty) => {
+        /// A word of loom's.
+        pub struct $name(loom::sync::atomic::$atomic);
+
+        impl AtomicInt<$value> for $name {
+            #[track_caller]
+            fn new(value: $value) -> Self {
+                Self(loom::sync::atomic::$atomic::new(value))
+            }
+            #[track_caller]
+            fn load(&self, order: Ordering) -> $value {
+                self.0.load(mutation::order(Location::caller(), order))
+            }
+            #[track_caller]
+            fn store(&self, value: $value, order: Ordering) {
+                self.0.store(value, mutation::order(Location::caller(), order));
+            }
+            #[track_caller]
+            fn swap(&self, value: $value, order: Ordering) -> $value {
+                self.0.swap(value, mutation::order(Location::caller(), order))
+            }
+            #[track_caller]
+            fn compare_exchange(&self, current: $value, new: $value, order: Ordering) -> Result<$value, $value> {
+                let order = mutation::order(Location::caller(), order);
+                self.0.compare_exchange(current, new, order, Ordering::Relaxed)
+            }
+            #[track_caller]
+            fn fetch_add(&self, value: $value, order: Ordering) -> $value {
+                self.0.fetch_add(value, mutation::order(Location::caller(), order))
+            }
+            #[track_caller]
+            fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
+                self.0.fetch_sub(value, mutation::order(Location::caller(), order))
+            }
+            #[track_caller]
+            fn fetch_and(&self, value: $value, order: Ordering) -> $value {
+                self.0.fetch_and(value, mutation::order(Location::caller(), order))
+            }
+            #[track_caller]
+            fn fetch_or(&self, value: $value, order: Ordering) -> $value {
+                self.0.fetch_or(value, mutation::order(Location::caller(), order))
+            }
+        }
+    };
+}
+
+int!(WeakU8, AtomicU8, u8);
+int!(WeakU32, AtomicU32, u32);
+int!(WeakUsize, AtomicUsize, usize);
+
+/// A pointer of loom's.
+pub struct WeakPtr<T>(loom::sync::atomic::AtomicPtr<T>);
+
+// SAFETY: an atomic pointer is a number; whoever follows it says why that is right.
+unsafe impl<T> Send for WeakPtr<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for WeakPtr<T> {}
+
+impl<T> AtomicPtrCell<T> for WeakPtr<T> {
+    #[track_caller]
+    fn new(value: *mut T) -> Self {
+        Self(loom::sync::atomic::AtomicPtr::new(value))
+    }
+    #[track_caller]
+    fn load(&self, order: Ordering) -> *mut T {
+        self.0.load(mutation::order(Location::caller(), order))
+    }
+    #[track_caller]
+    fn store(&self, value: *mut T, order: Ordering) {
+        self.0.store(value, mutation::order(Location::caller(), order));
+    }
+    #[track_caller]
+    fn swap(&self, value: *mut T, order: Ordering) -> *mut T {
+        self.0.swap(value, mutation::order(Location::caller(), order))
+    }
+    #[track_caller]
+    fn compare_exchange(&self, current: *mut T, new: *mut T, order: Ordering) -> Result<*mut T, *mut T> {
+        let order = mutation::order(Location::caller(), order);
+        self.0.compare_exchange(current, new, order, Ordering::Relaxed)
+    }
+}
+
+/// Memory that a lock protects; loom reports accesses that are not ordered.
+pub struct Raced<T>(loom::cell::UnsafeCell<T>);
+
+// SAFETY: loom checks every access.
+unsafe impl<T: Send> Sync for Raced<T> {}
+
+impl<T: Send> DataCell<T> for Raced<T> {
+    #[track_caller]
+    fn new(value: T) -> Self {
+        Raced(loom::cell::UnsafeCell::new(value))
+    }
+    #[track_caller]
+    unsafe fn with<R>(&self, f: impl FnOnce(&T) -> R) -> R {
+        // SAFETY: the caller holds the lock; loom checks that this keeps writers out.
+        self.0.with(|value| f(unsafe { &*value }))
+    }
+    #[track_caller]
+    unsafe fn with_mut<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        // SAFETY: as above, everybody.
+        self.0.with_mut(|value| f(unsafe { &mut *value }))
+    }
+}
+
+loom::thread_local! {
+    static THREAD: Cell<u32> = Cell::new(0);
+}
+
+loom::lazy_static! {
+    static ref WAITERS: Vec<WeakUsize> = (0..SLOTS).map(|_| WeakUsize::new(0)).collect();
+    static ref READERS: Vec<WeakUsize> = (0..SLOTS).map(|_| WeakUsize::new(0)).collect();
+}
+
+/// Slots of a shared table: few, so that locks meet in them.
+const SLOTS: usize = 2;
+/// Looks of a timed wait.
+const LOOKS: u32 = 2;
+
+fn virtual_cpu() -> u32 {
+    THREAD.with(Cell::get)
+}
+
+impl Platform for Weak {
+    type U8 = WeakU8;
+    type U32 = WeakU32;
+    type Usize = WeakUsize;
+    type Ptr<T: 'static> = WeakPtr<T>;
+    type Data<T: Send> = Raced<T>;
+
+    #[track_caller]
+    fn spin_map<R>(mut f: impl FnMut() -> Option<R>) -> R {
+        loop {
+            if let Some(value) = f() {
+                return value;
+            }
+            if let Some(value) = mutation::skipped_wait(Wait::Spin, Location::caller()) {
+                return value;
+            }
+            loom::thread::yield_now();
+        }
+    }
+    fn spin_map_until<R>(_: Deadline, mut f: impl FnMut() -> Option<R>) -> Option<R> {
+        for _ in 0..LOOKS {
+            if let Some(value) = f() {
+                return Some(value);
+            }
+            loom::thread::yield_now();
+        }
+        None
+    }
+    fn spin_map_bounded<R>(_: u32, mut f: impl FnMut() -> Option<R>) -> Option<R> {
+        f()
+    }
+    fn relax(_: u32) {}
+    fn now(_: Clock) -> Ns {
+        0
+    }
+    fn cpu() -> u32 {
+        virtual_cpu()
+    }
+    fn node() -> u32 {
+        virtual_cpu() % 2
+    }
+    fn llc() -> u32 {
+        virtual_cpu() % 2
+    }
+    fn kind() -> CoreKind {
+        if virtual_cpu().is_multiple_of(2) {
+            CoreKind::Big
+        } else {
+            CoreKind::Little
+        }
+    }
+    fn rank() -> u32 {
+        virtual_cpu() % Self::ranks()
+    }
+    fn ranks() -> u32 {
+        3
+    }
+    fn thread() -> usize {
+        virtual_cpu() as usize + 1
+    }
+    fn slots(table: SharedTable) -> &'static [WeakUsize] {
+        let table: &Vec<WeakUsize> = match table {
+            SharedTable::Waiters => &WAITERS,
+            SharedTable::Readers => &READERS,
+        };
+        // SAFETY: loom keeps the table for the whole execution, and nothing outlives that.
+        unsafe { std::slice::from_raw_parts(table.as_ptr(), table.len()) }
+    }
+    fn reorder_window() -> Ns {
+        1_000_000
+    }
+    fn sleep(_: Ns) {
+        loom::thread::yield_now();
+    }
+    fn choose(n: u32) -> u32 {
+        n - 1
+    }
+    #[track_caller]
+    fn park(word: &WeakU32, expected: u32, until: Option<Deadline>) -> Wake {
+        if word.0.load(Ordering::Relaxed) == expected {
+            if until.is_some() {
+                return Wake::TimedOut;
+            }
+            loom::thread::yield_now();
+        }
+        Wake::Retry
+    }
+    fn unpark(_: *const WeakU32, _: u32) -> u32 {
+        0
+    }
+}
+
+/// Loom's threads; the last body runs on the thread that starts the others.
+pub struct Modelled;
+
+impl Threads for Modelled {
+    fn run<'a>(bodies: Vec<Box<dyn FnOnce() + Send + 'a>>) {
+        let mut threads: Vec<_> = bodies
+            .into_iter()
+            .enumerate()
+            .map(|(index, body)| {
+                // SAFETY: all threads are joined before this function returns; loom ends a failed execution as a whole.
+                let body: Box<dyn FnOnce() + Send + 'static> = unsafe { std::mem::transmute(body) };
+                (index as u32, body)
+            })
+            .collect();
+        let last = threads.pop();
+        let handles: Vec<_> = threads
+            .into_iter()
+            .map(|(index, body)| {
+                loom::thread::spawn(move || {
+                    THREAD.with(|thread| thread.set(index));
+                    body();
+                })
+            })
+            .collect();
+        if let Some((index, body)) = last {
+            THREAD.with(|thread| thread.set(index));
+            body();
+        }
+        for handle in handles {
+            handle.join().expect("loom reports panics itself");
+        }
+        THREAD.with(|thread| thread.set(0));
+    }
+
+    fn settle() {
+        loom::thread::yield_now();
+    }
+}
+
+impl Stage for Modelled {
+    const SEES_WAITS: bool = false;
+    fn gone(_: *const u8, _: usize) {}
+    fn moment() -> u64 {
+        0
+    }
+    fn forget_wait() {}
+    fn waits_since(_: usize) -> Option<u64> {
+        None
+    }
+}
+
+/// The result of a search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Executions seen.
+    pub executions: u64,
+    /// Whether these were all.
+    pub exhausted: bool,
+    /// What went wrong.
+    pub failure: Option<String>,
+}
+
+/// Runs `scenario` in every way for at most `time`, with at most `preemptions` preemptions if that is given.
+pub fn explore(preemptions: Option<usize>, time: Duration, scenario: fn()) -> Report {
+    let executions = Arc::new(AtomicU64::new(0));
+    let counter = executions.clone();
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = preemptions;
+    model.max_duration = Some(time);
+    model.max_branches = 3_000;
+    let start = Instant::now();
+    let mutant = mutation::active();
+    let result = std::panic::catch_unwind(AssertUnwindSafe(|| {
+        model.check(move || {
+            mutation::set(mutant.clone());
+            counter.fetch_add(1, Relaxed);
+            scenario();
+        });
+    }));
+    let failure = result.err().map(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_else(|| "panic".into())
+    });
+    let is_limit = |message: &String| message.contains("maximum number of branches");
+    let limited = start.elapsed() >= time || failure.as_ref().is_some_and(is_limit);
+    Report {
+        executions: executions.load(Relaxed),
+        exhausted: !limited,
+        failure: failure.filter(|text| !is_limit(text)),
+    }
+}

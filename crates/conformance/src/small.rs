@@ -1,0 +1,339 @@
+//! The checks again, small enough to see all executions of them: two or three threads, one or two acquisitions each.
+
+use crate::{deadline, Lock, Threads};
+use lockswap_locks::info::Fairness;
+use lockswap_locks::{Context, Preference, RawRwLock};
+use lockswap_platform::{AtomicInt, DataCell, Ns, Ordering, Platform};
+use std::cell::Cell;
+use std::sync::Mutex;
+
+/// A machine on which executions are enumerated.
+pub trait Stage: Threads {
+    /// Whether the functions below do anything.
+    const SEES_WAITS: bool;
+    /// The bytes must not be accessed any more.
+    fn gone(start: *const u8, bytes: usize);
+    /// A number higher than all before.
+    fn moment() -> u64;
+    /// From now on [`Stage::waits_since`] is about another wait of the calling thread.
+    fn forget_wait();
+    /// The moment at which the thread with this index came to rest first since it called [`Stage::forget_wait`].
+    fn waits_since(thread: usize) -> Option<u64>;
+}
+
+/// One check of one lock.
+#[derive(Clone, Copy)]
+pub struct Scenario {
+    /// What is checked.
+    pub name: &'static str,
+    /// Threads that take part.
+    pub threads: usize,
+    /// One execution; panics when the lock fails.
+    pub run: fn(),
+}
+
+/// Long enough never to pass by itself, ns.
+const PATIENT: Ns = 1_000_000_000;
+
+/// The checks of a mutex.
+pub fn mutex<P: Platform, L: Lock<P>, T: Stage>() -> Vec<Scenario> {
+    let mut scenarios = vec![
+        Scenario { name: "alone", threads: 1, run: crate::alone::<P, L> },
+        Scenario { name: "exclusion-2x2", threads: 2, run: exclusion::<P, L, T, 2, 2> },
+        Scenario { name: "try-2", threads: 2, run: tries::<P, L, T, 2> },
+        Scenario { name: "timed-2", threads: 2, run: abandons::<P, L, T, 2> },
+        Scenario { name: "gone-2", threads: 2, run: leaves_memory::<P, L, T, 2> },
+        Scenario { name: "released-by-other", threads: 2, run: other_releases::<P, L, T> },
+        Scenario { name: "exclusion-3x1", threads: 3, run: exclusion::<P, L, T, 3, 1> },
+        Scenario { name: "try-3", threads: 3, run: tries::<P, L, T, 3> },
+        Scenario { name: "timed-3", threads: 3, run: abandons::<P, L, T, 3> },
+        Scenario { name: "gone-3", threads: 3, run: leaves_memory::<P, L, T, 3> },
+        Scenario { name: "exclusion-3x2", threads: 3, run: exclusion::<P, L, T, 3, 2> },
+    ];
+    if T::SEES_WAITS && matches!(L::INFO.fairness, Fairness::Fifo | Fairness::Bounded(_)) {
+        scenarios.push(Scenario { name: "fairness-3", threads: 3, run: is_fair::<P, L, T> });
+    }
+    scenarios
+}
+
+/// The contexts of one thread; they outlive all threads.
+struct Contexts<C>(Vec<(Cell<bool>, C)>);
+
+// SAFETY: the flags are used by one thread only.
+unsafe impl<C: Sync> Sync for Contexts<C> {}
+
+impl<C: Context> Contexts<C> {
+    fn new(count: usize) -> Self {
+        Contexts((0..count).map(|_| (Cell::new(false), C::new())).collect())
+    }
+
+    /// One that is ready for an acquisition: used before rather than new.
+    fn take(&self) -> &C {
+        let used = self.0.iter().filter(|(used, _)| used.get()).find(|(_, cx)| cx.is_reusable());
+        let (used, cx) =
+            used.or_else(|| self.0.iter().find(|(used, _)| !used.get())).expect("one for each acquisition");
+        used.set(true);
+        cx
+    }
+}
+
+fn bodies<'a>(count: usize, body: impl Fn(usize) + Copy + Send + 'a) -> Vec<Box<dyn FnOnce() + Send + 'a>> {
+    (0..count).map(|thread| Box::new(move || body(thread)) as Box<dyn FnOnce() + Send>).collect()
+}
+
+fn all_contexts<C: Context>(threads: usize, each: usize) -> Vec<Contexts<C>> {
+    (0..threads).map(|_| Contexts::new(each)).collect()
+}
+
+/// After all threads have ended the lock is free, in its own word and for the next acquisition.
+fn must_be_free<P: Platform, L: Lock<P>>(lock: &L) {
+    let cx = L::Ctx::new();
+    assert!(!lock.is_held(), "{}: held though all have released", L::INFO.id);
+    // SAFETY: a fresh context; released at once.
+    unsafe {
+        assert!(lock.try_lock(&cx), "{}: try_lock of a free lock failed", L::INFO.id);
+        lock.unlock(&cx);
+    }
+}
+
+fn exclusion<P: Platform, L: Lock<P>, T: Stage, const THREADS: usize, const ROUNDS: usize>() {
+    let lock = L::new();
+    let count = P::Data::<usize>::new(0);
+    let contexts = all_contexts::<L::Ctx>(THREADS, ROUNDS);
+    let (lock_ref, count_ref, contexts_ref) = (&lock, &count, &contexts);
+    T::run(bodies(THREADS, move |thread| {
+        for _ in 0..ROUNDS {
+            let cx = contexts_ref[thread].take();
+            // SAFETY: the context is ready; the data is protected by the lock.
+            unsafe {
+                lock_ref.lock(cx);
+                count_ref.with_mut(|count| *count += 1);
+                lock_ref.unlock(cx);
+            }
+        }
+    }));
+    // SAFETY: all threads have ended.
+    assert_eq!(unsafe { count.with(|count| *count) }, THREADS * ROUNDS);
+    must_be_free(&lock);
+}
+
+/// The first thread tries, twice; the others acquire.
+fn tries<P: Platform, L: Lock<P>, T: Stage, const THREADS: usize>() {
+    let lock = L::new();
+    let count = P::Data::<usize>::new(0);
+    let contexts = all_contexts::<L::Ctx>(THREADS, 2);
+    let (lock_ref, count_ref, contexts_ref) = (&lock, &count, &contexts);
+    T::run(bodies(THREADS, move |thread| {
+        for _ in 0..if thread == 0 { 2 } else { 1 } {
+            let cx = contexts_ref[thread].take();
+            // SAFETY: as in `exclusion`.
+            unsafe {
+                let acquired = if thread == 0 {
+                    lock_ref.try_lock(cx)
+                } else {
+                    lock_ref.lock(cx);
+                    true
+                };
+                if acquired {
+                    count_ref.with_mut(|count| *count += 1);
+                    lock_ref.unlock(cx);
+                }
+            }
+        }
+    }));
+    // SAFETY: all threads have ended.
+    assert!(unsafe { count.with(|count| *count) } >= THREADS - 1);
+    must_be_free(&lock);
+}
+
+/// The first thread gives up if it has to wait for too long, and comes back; the others acquire.
+fn abandons<P: Platform, L: Lock<P>, T: Stage, const THREADS: usize>() {
+    let lock = L::new();
+    let count = P::Data::<usize>::new(0);
+    let contexts = all_contexts::<L::Ctx>(THREADS, 2);
+    let (lock_ref, count_ref, contexts_ref) = (&lock, &count, &contexts);
+    T::run(bodies(THREADS, move |thread| {
+        let cx = contexts_ref[thread].take();
+        // SAFETY: as in `exclusion`.
+        unsafe {
+            let acquired = if thread == 0 {
+                lock_ref.lock_until(cx, deadline::<P>(PATIENT))
+            } else {
+                lock_ref.lock(cx);
+                true
+            };
+            if acquired {
+                count_ref.with_mut(|count| *count += 1);
+                lock_ref.unlock(cx);
+            } else {
+                let cx = contexts_ref[thread].take();
+                lock_ref.lock(cx);
+                count_ref.with_mut(|count| *count += 1);
+                lock_ref.unlock(cx);
+            }
+        }
+    }));
+    // SAFETY: all threads have ended.
+    assert_eq!(unsafe { count.with(|count| *count) }, THREADS);
+    must_be_free(&lock);
+}
+
+/// Whoever acquires last destroys the lock after its release.
+fn leaves_memory<P: Platform, L: Lock<P>, T: Stage, const THREADS: usize>() {
+    let lock = L::new();
+    let left = P::Data::<usize>::new(THREADS);
+    let contexts = all_contexts::<L::Ctx>(THREADS, 1);
+    let (lock_ref, left_ref, contexts_ref) = (&lock, &left, &contexts);
+    T::run(bodies(THREADS, move |thread| {
+        let cx = contexts_ref[thread].take();
+        // SAFETY: as in `exclusion`.
+        let last = unsafe {
+            lock_ref.lock(cx);
+            let left = left_ref.with_mut(|left| {
+                *left -= 1;
+                *left
+            });
+            lock_ref.unlock(cx);
+            left == 0
+        };
+        if last {
+            P::spin_map(|| lock_ref.is_quiet().then_some(()));
+            T::gone((&raw const *lock_ref).cast(), size_of::<L>());
+        }
+    }));
+}
+
+/// The first thread acquires, the second one releases for it, and acquires itself.
+fn other_releases<P: Platform, L: Lock<P>, T: Stage>() {
+    let lock = L::new();
+    let contexts = all_contexts::<L::Ctx>(2, 1);
+    let acquired = P::U32::new(0);
+    let (lock_ref, contexts_ref, acquired_ref) = (&lock, &contexts, &acquired);
+    T::run(bodies(2, move |thread| {
+        // SAFETY: one acquisition, released by the other thread, which synchronises with it.
+        unsafe {
+            if thread == 0 {
+                lock_ref.lock(&contexts_ref[0].0[0].1);
+                acquired_ref.store(1, Ordering::Release);
+            } else {
+                P::spin_map(|| (acquired_ref.load(Ordering::Acquire) == 1).then_some(()));
+                lock_ref.unlock(&contexts_ref[0].0[0].1);
+                let cx = contexts_ref[1].take();
+                lock_ref.lock(cx);
+                lock_ref.unlock(cx);
+            }
+        }
+    }));
+    must_be_free(&lock);
+}
+
+/// While a thread waits, another one that comes later acquires at most as often as the lock declares.
+fn is_fair<P: Platform, L: Lock<P>, T: Stage>() {
+    const THREADS: usize = 3;
+    let most = match L::INFO.fairness {
+        Fairness::Bounded(most) => most as usize,
+        _ => 0,
+    };
+    // The last thread comes often enough to break the promise.
+    let rounds = |thread: usize| if thread == THREADS - 1 { most + 1 } else { 1 };
+    let lock = L::new();
+    let contexts = all_contexts::<L::Ctx>(THREADS, most + 1);
+    let overtaken = Mutex::new([[0usize; THREADS]; THREADS]);
+    let inside = Mutex::new([false; THREADS]);
+    let (lock_ref, contexts_ref, overtaken_ref, inside_ref) = (&lock, &contexts, &overtaken, &inside);
+    T::run(bodies(THREADS, move |thread| {
+        for _ in 0..rounds(thread) {
+            let cx = contexts_ref[thread].take();
+            T::forget_wait();
+            let start = T::moment();
+            inside_ref.lock().unwrap()[thread] = true;
+            // SAFETY: as in `exclusion`.
+            unsafe { lock_ref.lock(cx) };
+            inside_ref.lock().unwrap()[thread] = false;
+            overtaken_ref.lock().unwrap()[thread] = [0; THREADS];
+            for other in 0..THREADS {
+                let waits =
+                    inside_ref.lock().unwrap()[other] && T::waits_since(other).is_some_and(|since| since < start);
+                if waits {
+                    let times = &mut overtaken_ref.lock().unwrap()[other][thread];
+                    *times += 1;
+                    assert!(*times <= most, "{}: overtaken {times} times while it waits", L::INFO.id);
+                }
+            }
+            // SAFETY: as above.
+            unsafe { lock_ref.unlock(cx) };
+        }
+    }));
+}
+
+/// The checks of a read-write lock.
+pub fn rwlock<P: Platform, L: RawRwLock<P>, T: Stage>() -> Vec<Scenario> {
+    const R: Preference = Preference::Readers;
+    const W: Preference = Preference::Writers;
+    vec![
+        Scenario { name: "w-r", threads: 2, run: || shares::<P, L, T>("wr", R, false) },
+        Scenario { name: "w-r writers first", threads: 2, run: || shares::<P, L, T>("wr", W, false) },
+        Scenario { name: "w-w-r", threads: 3, run: || shares::<P, L, T>("wwr", R, false) },
+        Scenario { name: "w-r-r", threads: 3, run: || shares::<P, L, T>("wrr", R, false) },
+        Scenario { name: "w-w-r writers first", threads: 3, run: || shares::<P, L, T>("wwr", W, false) },
+        Scenario { name: "w-r-r writers first", threads: 3, run: || shares::<P, L, T>("wrr", W, false) },
+        Scenario { name: "timed w-r", threads: 3, run: || shares::<P, L, T>("WRw", R, false) },
+        Scenario { name: "timed w-r writers first", threads: 3, run: || shares::<P, L, T>("WRr", W, false) },
+        Scenario { name: "timed w-w-r-r", threads: 4, run: || shares::<P, L, T>("WRwr", R, false) },
+        Scenario { name: "timed w-w-r-r writers first", threads: 4, run: || shares::<P, L, T>("WRwr", W, false) },
+        Scenario { name: "gone w-r-r", threads: 3, run: || shares::<P, L, T>("wrr", R, true) },
+        Scenario { name: "gone w-w-r", threads: 3, run: || shares::<P, L, T>("wwr", W, true) },
+    ]
+}
+
+/// One thread for each letter: w writes, r reads, capitals give up after a while; where `gone`, the last destroys the lock.
+fn shares<P: Platform, L: RawRwLock<P>, T: Stage>(threads: &'static str, preference: Preference, gone: bool) {
+    let lock = L::new();
+    let pair = P::Data::<(usize, usize)>::new((0, 0));
+    let left = P::U32::new(threads.len() as u32);
+    let (lock_ref, pair_ref, left_ref) = (&lock, &pair, &left);
+    T::run(bodies(threads.len(), move |thread| {
+        let letter = threads.as_bytes()[thread];
+        let until = letter.is_ascii_uppercase().then(|| deadline::<P>(PATIENT));
+        let leave = || {
+            // ORDER(gone): AcqRel, so that the last one comes after the others' releases.
+            gone && left_ref.fetch_sub(1, Ordering::AcqRel) == 1
+        };
+        // SAFETY: the data is touched only while the lock is held in the mode that allows it.
+        let last = unsafe {
+            if letter.eq_ignore_ascii_case(&b'w') {
+                let acquired = lock_ref.write(until);
+                if acquired {
+                    pair_ref.with_mut(|pair| *pair = (pair.0 + 1, pair.1 + 1));
+                }
+                let last = leave();
+                if acquired {
+                    lock_ref.unlock_write(preference);
+                }
+                last
+            } else {
+                let acquired = lock_ref.read(preference, until);
+                if acquired {
+                    pair_ref.with(|pair| assert_eq!(pair.0, pair.1));
+                }
+                let last = leave();
+                if acquired {
+                    lock_ref.unlock_read(preference);
+                }
+                last
+            }
+        };
+        if last {
+            // A writer comes after everybody else's release.
+            assert!(lock_ref.write(None));
+            // SAFETY: held exclusively.
+            unsafe { lock_ref.unlock_write(preference) };
+            T::gone((&raw const *lock_ref).cast(), size_of::<L>());
+        }
+    }));
+    if !gone {
+        assert!(lock.is_free() && lock.try_write(), "{}: not free though all have released", L::INFO.id);
+        // SAFETY: held exclusively.
+        unsafe { lock.unlock_write(preference) };
+    }
+}

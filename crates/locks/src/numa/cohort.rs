@@ -1,0 +1,188 @@
+//! Lock cohorting (Dice, Marathe, Shavit, PPoPP 2012, section 2): a NUMA-aware lock made of two others.
+//!
+//!   global ----------------+         one thread of one node holds it, for its whole node
+//!   node 0: local [A holder]->[C]->[D]     passes: how often the node has passed the global lock on
+//!   node 1: local [B leader]->[E]          B waits for the global lock, E for B
+//!
+//! A thread takes its node's local lock, then the global one, unless the thread before has left it to the node. The holder
+//! leaves it to its node if somebody waits there, up to `BATCH` times in a row. Fairness: that of the global lock between
+//! nodes, long-term if it serves nodes in order. Space: a cache line per node and those of the global lock, outside the
+//! pthread object. Hand-off and waiting: those of the two locks.
+//!
+//! Deviations: the mark that the global lock comes along is the node's count of passes, next to the local lock, for all
+//! local locks alike (the paper has it in the MCS node). The local lock is released before the global one, so that the
+//! last access is the one that lets other nodes in. C-BO-MCS has the back-off bounds of `flat/backoff.rs`.
+
+use super::partitioned_global::PartitionedGlobal;
+use super::ENTRIES;
+use crate::flat::{backoff::Backoff, ticket::Ticket};
+use crate::info::{Fairness, Family, LockInfo, Timed};
+use crate::line::Line;
+use crate::queue::mcs::{McsSpin, McsStp};
+use crate::{IsHeld, RawLock, TimedLock, TryLock};
+use core::array;
+use core::marker::PhantomData;
+use lockswap_platform::{AtomicInt, Ordering, Platform};
+
+/// A lock whose holder can tell that somebody waits: what a local lock must offer.
+///
+/// # Safety
+/// After a yes, the next to acquire is a thread that is waiting now; it does not give up.
+pub unsafe trait DetectWaiters<P: Platform>: TryLock<P> {
+    /// Whether somebody waits; no if in doubt.
+    ///
+    /// # Safety
+    /// The lock is held through `cx`, and the caller has synchronised with its acquisition.
+    unsafe fn has_waiters(&self, cx: &Self::Ctx) -> bool;
+}
+
+/// A lock that one thread may acquire and another one release, knowing nothing of the acquisition: what the global lock
+/// must be.
+pub trait ThreadOblivious<P: Platform>: TryLock<P, Ctx = ()> + IsHeld {}
+impl<P: Platform, G: TryLock<P, Ctx = ()> + IsHeld> ThreadOblivious<P> for G {}
+
+/// What a node has. Both fields are in one line: whoever acquires the local lock reads `passes` next.
+#[repr(C)]
+struct Entry<P: Platform, L> {
+    local: L,
+    /// How often the node's holders have left the global lock to the next since the node acquired it. Belongs to the
+    /// holder of the local lock: to one that has just acquired it, 0 means that it must acquire the global lock.
+    passes: P::U32,
+}
+
+/// The lock over its global and local locks; a node passes the global lock on at most `BATCH` times in a row.
+#[repr(C)]
+pub struct Cohort<P: Platform, G, L, const BATCH: u32> {
+    global: G,
+    /// The entry of the node that holds the global lock, which is not always that of the CPU that releases it. Belongs to
+    /// the holder; written only when the lock comes to another node.
+    holder: Line<P::U32>,
+    entries: [Line<Entry<P, L>>; ENTRIES],
+    platform: PhantomData<P>,
+}
+
+/// Back-off lock over MCS locks; batch as in the study (Guiroux, Lachaize, Quéma, ATC 2016).
+pub type CBoMcsSpin<P> = Cohort<P, Backoff<P>, McsSpin<P>, 100>;
+/// The same whose local waiters park.
+pub type CBoMcsStp<P> = Cohort<P, Backoff<P>, McsStp<P>, 100>;
+/// Partitioned ticket lock over ticket locks.
+pub type CPtlTkt<P> = Cohort<P, PartitionedGlobal<P>, Ticket<P>, 100>;
+/// Ticket lock over ticket locks.
+pub type CTktTkt<P> = Cohort<P, Ticket<P>, Ticket<P>, 100>;
+
+impl<P: Platform, G, L, const BATCH: u32> Cohort<P, G, L, BATCH> {
+    fn entry(&self, index: u32) -> &Entry<P, L> {
+        &self.entries[index as usize % ENTRIES].0
+    }
+}
+
+// SAFETY: whoever returns holds the global lock, or was left it by a thread that held it; the local lock, which its holder
+// keeps meanwhile, makes the one it is left to unique.
+unsafe impl<P: Platform, G: ThreadOblivious<P>, L: DetectWaiters<P>, const BATCH: u32> RawLock<P>
+    for Cohort<P, G, L, BATCH>
+{
+    const INFO: LockInfo = LockInfo {
+        id: match (G::INFO.id.as_bytes(), L::INFO.id.as_bytes()) {
+            (b"backoff", b"mcs_spin") => "c-bo-mcs_spin",
+            (b"backoff", b"mcs_stp") => "c-bo-mcs_stp",
+            (b"partitioned", b"ticket") => "c-ptl-tkt",
+            (b"ticket", b"ticket") => "c-tkt-tkt",
+            _ => "cohort",
+        },
+        family: Family::Numa,
+        waiting: L::INFO.waiting,
+        fairness: match G::INFO.fairness {
+            Fairness::Unfair => Fairness::Unfair,
+            _ => Fairness::LongTerm,
+        },
+        timed: Timed::Poll,
+        summary: "a local lock per NUMA node below a global one, which stays with a node for a batch",
+        paper: "Dice, Marathe, Shavit: PPoPP 2012, sec. 2",
+    };
+    type Ctx = L::Ctx;
+
+    fn new() -> Self {
+        Cohort {
+            global: G::new(),
+            holder: Line(P::U32::new(0)),
+            entries: array::from_fn(|_| Line(Entry { local: L::new(), passes: P::U32::new(0) })),
+            platform: PhantomData,
+        }
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.global.is_quiet() && self.entries.iter().all(|entry| entry.0.local.is_quiet())
+    }
+
+    #[inline]
+    unsafe fn lock(&self, cx: &L::Ctx) {
+        let index = P::node() % ENTRIES as u32;
+        let entry = self.entry(index);
+        // SAFETY: as for this call.
+        unsafe { entry.local.lock(cx) };
+        // Relaxed here and for `holder`: the two belong to holders, whom the locks synchronise.
+        if entry.passes.load(Ordering::Relaxed) == 0 {
+            // SAFETY: no context is needed.
+            unsafe { self.global.lock(&()) };
+            self.holder.0.store(index, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, cx: &L::Ctx) {
+        // Relaxed throughout: as in `lock`.
+        let entry = self.entry(self.holder.0.load(Ordering::Relaxed));
+        let passes = entry.passes.load(Ordering::Relaxed);
+        // SAFETY: the holder of the lock holds the global one and its node's local one, this with `cx`.
+        unsafe {
+            if passes < BATCH && entry.local.has_waiters(cx) {
+                entry.passes.store(passes + 1, Ordering::Relaxed);
+                // LAST: the lock may be destroyed when the waiter has acquired.
+                entry.local.unlock(cx);
+            } else {
+                entry.passes.store(0, Ordering::Relaxed);
+                entry.local.unlock(cx);
+                // LAST: nobody acquires the lock before this, so that it still exists.
+                self.global.unlock(&());
+            }
+        }
+    }
+}
+
+// SAFETY: acquires both locks or none. Where nobody holds, acquires or releases the lock, both are free: it is not held
+// without the global lock, nor is a local lock.
+unsafe impl<P: Platform, G: ThreadOblivious<P>, L: DetectWaiters<P>, const BATCH: u32> TryLock<P>
+    for Cohort<P, G, L, BATCH>
+{
+    #[inline]
+    unsafe fn try_lock(&self, cx: &L::Ctx) -> bool {
+        let index = P::node() % ENTRIES as u32;
+        let entry = self.entry(index);
+        // SAFETY: as for this call. A local lock that is free has no passes: its holder leaves some to waiters only.
+        unsafe {
+            if self.global.is_held() || !entry.local.try_lock(cx) {
+                return false;
+            }
+            if !self.global.try_lock(&()) {
+                entry.local.unlock(cx);
+                return false;
+            }
+        }
+        // Relaxed: as in `lock`.
+        self.holder.0.store(index, Ordering::Relaxed);
+        true
+    }
+}
+
+// SAFETY: the provided method.
+unsafe impl<P: Platform, G: ThreadOblivious<P>, L: DetectWaiters<P>, const BATCH: u32> TimedLock<P>
+    for Cohort<P, G, L, BATCH>
+{
+}
+
+impl<P: Platform, G: IsHeld, L, const BATCH: u32> IsHeld for Cohort<P, G, L, BATCH> {
+    #[inline]
+    fn is_held(&self) -> bool {
+        self.global.is_held()
+    }
+}

@@ -1,0 +1,153 @@
+//! Hierarchical ticket lock (David, Guerraoui, Trigonakis, SOSP 2013, section 4.1; a cohort lock of ticket locks after
+//! Dice, Marathe, Shavit, PPoPP 2012).
+//!
+//!   global ticket lock:   [node 0 holds] [node 1 waits] [node 3 waits]      one ticket per node, of its first thread
+//!   node 0, ticket lock:  [A holds] [B waits] [C waits]     left: 126 acquisitions before the next node's turn
+//!
+//! The holder passes the lock to the next ticket of its node, up to [`HTicketLs`]'s 128 acquisitions in a row; then, or
+//! if nobody of its node waits, it gives up the global lock. Waiters of both levels back off in proportion to their
+//! distance. Fairness: long-term; first come, first served inside a node and among nodes. Space: a cache line for the
+//! global lock and one per node. Hand-off: one store inside a node, two between nodes.
+//!
+//! Deviations: a lock that nobody has or waits for is acquired with a global ticket alone, which makes the uncontended
+//! path short and `try_lock` exact (the published lock has none). A batch is a count of its own beside two plain ticket
+//! locks, instead of tickets that count down to it. A node gives up its local lock before the global one, so that the
+//! store that lets others in is the last access; the local waiter that comes first then queues for the global lock.
+
+use crate::flat::ticket::TicketLock;
+use crate::flat::CYCLES_PER_PAUSE;
+use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::line::Line;
+use crate::{IsHeld, RawLock, TimedLock, TryLock};
+use lockswap_platform::{AtomicInt, Ordering, Platform};
+
+/// Each level, with 120 cycles of back-off per thread ahead.
+type Level<P> = TicketLock<P, { 120 / CYCLES_PER_PAUSE }, 256>;
+
+/// The holder has no local ticket.
+const NO_NODE: u32 = 0;
+
+#[repr(C)]
+struct Global<P: Platform> {
+    ticket: Level<P>,
+    /// The holder's node plus one if it has a local ticket, else [`NO_NODE`]; NO_NODE while nobody holds the global lock.
+    holder: P::U32,
+}
+
+#[repr(C)]
+struct Local<P: Platform> {
+    ticket: Level<P>,
+    /// How often the node may still acquire, the holder of the local ticket included; 0 if it must get the global lock
+    /// first. Belongs to the holder of the local ticket.
+    left: P::U32,
+}
+
+/// The lock. `NODES` is the capacity: nodes beyond it share entries. `BATCH`, at least 1, bounds the acquisitions in a row
+/// of a node.
+#[repr(C)]
+pub struct HTicket<P: Platform, const NODES: usize, const BATCH: u32> {
+    global: Line<Global<P>>,
+    nodes: [Line<Local<P>>; NODES],
+}
+
+/// The published batch.
+pub type HTicketLs<P> = HTicket<P, 8, 128>;
+
+impl<P: Platform, const NODES: usize, const BATCH: u32> HTicket<P, NODES, BATCH> {
+    #[cold]
+    #[inline(never)]
+    fn lock_contended(&self) {
+        let node = P::node() as usize % NODES;
+        let local = &self.nodes[node];
+        // SAFETY: ticket locks need no context; each is released in `unlock_node`.
+        unsafe {
+            local.ticket.lock(&());
+            // Relaxed, here and in `unlock`: `left` travels with the local ticket, `holder` with the global lock.
+            if local.left.load(Ordering::Relaxed) == 0 {
+                self.global.ticket.lock(&());
+                self.global.holder.store(node as u32 + 1, Ordering::Relaxed);
+                local.left.store(BATCH, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Releases the lock of a holder that has a ticket of `node`.
+    #[cold]
+    #[inline(never)]
+    fn unlock_node(&self, node: usize) {
+        let local = &self.nodes[node];
+        let left = local.left.load(Ordering::Relaxed) - 1;
+        // SAFETY: the caller holds both ticket locks.
+        unsafe {
+            if left != 0 && local.ticket.is_awaited() {
+                local.left.store(left, Ordering::Relaxed);
+                // LAST: the next thread of the node has both locks after this.
+                local.ticket.unlock(&());
+            } else {
+                local.left.store(0, Ordering::Relaxed);
+                self.global.holder.store(NO_NODE, Ordering::Relaxed);
+                local.ticket.unlock(&());
+                // LAST: the lock may be destroyed after this.
+                self.global.ticket.unlock(&());
+            }
+        }
+    }
+}
+
+// SAFETY: the holder holds the global ticket lock, or was passed it by a holder together with the local one.
+unsafe impl<P: Platform, const NODES: usize, const BATCH: u32> RawLock<P> for HTicket<P, NODES, BATCH> {
+    const INFO: LockInfo = LockInfo {
+        id: "hticket-ls",
+        family: Family::Numa,
+        waiting: WaitingPolicy::Spin,
+        fairness: Fairness::LongTerm,
+        timed: Timed::Poll,
+        summary: "a ticket lock per NUMA node under a global one, which a node keeps for a batch of acquisitions",
+        paper: "David, Guerraoui, Trigonakis: SOSP 2013, section 4.1",
+    };
+    type Ctx = ();
+
+    fn new() -> Self {
+        HTicket {
+            global: Line(Global { ticket: RawLock::new(), holder: P::U32::new(NO_NODE) }),
+            nodes: core::array::from_fn(|_| Line(Local { ticket: RawLock::new(), left: P::U32::new(0) })),
+        }
+    }
+
+    #[inline]
+    unsafe fn lock(&self, cx: &()) {
+        // SAFETY: as for this call.
+        if unsafe { !self.try_lock(cx) } {
+            self.lock_contended();
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, (): &()) {
+        match self.global.holder.load(Ordering::Relaxed) {
+            // SAFETY: the caller holds the global lock, and nothing else.
+            // LAST: the lock may be destroyed after this.
+            NO_NODE => unsafe { self.global.ticket.unlock(&()) },
+            node => self.unlock_node(node as usize - 1),
+        }
+    }
+}
+
+// SAFETY: a thread holds the lock exactly if some thread holds the global ticket, which this one draws only if it is free.
+unsafe impl<P: Platform, const NODES: usize, const BATCH: u32> TryLock<P> for HTicket<P, NODES, BATCH> {
+    #[inline]
+    unsafe fn try_lock(&self, cx: &()) -> bool {
+        // SAFETY: as for this call.
+        unsafe { self.global.ticket.try_lock(cx) }
+    }
+}
+
+// SAFETY: the provided method.
+unsafe impl<P: Platform, const NODES: usize, const BATCH: u32> TimedLock<P> for HTicket<P, NODES, BATCH> {}
+
+impl<P: Platform, const NODES: usize, const BATCH: u32> IsHeld for HTicket<P, NODES, BATCH> {
+    #[inline]
+    fn is_held(&self) -> bool {
+        self.global.ticket.is_held()
+    }
+}

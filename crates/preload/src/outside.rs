@@ -1,0 +1,419 @@
+//! Locks that are too large for their pthread object: the object holds the address of a block in memory of our own.
+//!
+//!   object              block
+//!   [ block's address ]-->[ object's address | next | generation ]   a line that is not written while the lock is used
+//!   [ holder's context ]  [ the lock, on lines of its own        ]
+//!
+//! | block   | its header's object  | it is found through                            |
+//! |---------|----------------------|------------------------------------------------|
+//! | in use  | the object's address | the object; the table, by the object's address |
+//! | free    | 0                    | the list of free blocks                        |
+//!
+//! An object has no block before its first use: zero is a free lock. It gets one under the arena's lock, so that of
+//! several first users one does it. A block remains a block for ever: it passes from one object to another, but is never
+//! unmapped, so that whoever still reads a block that has been given back reads a lock.
+//!
+//! **An object need not be destroyed.** C++ drops a `std::mutex` without a word, and what lies at its address later may be
+//! another mutex. So the first use of an object looks up its address, and takes the block of the object that lay there
+//! before, unless that is held or a releasing thread still touches it; then it goes to the free blocks, which are looked
+//! at again before they are handed out. For objects that never have a successor at the same address there is a sweep:
+//! when the number of blocks in use has doubled, those are given back whose objects do not refer to them any more.
+//!
+//! **An object may have been moved** (`realloc` of a structure with a mutex in it: undefined in POSIX, and done). The copy
+//! refers to a block whose header names another object, and counts as an object without a block: it is free, and gets
+//! its own. A mutex that was held when it was copied is therefore free in its copy, but no other mutex suffers.
+
+use crate::generation::{self, RareLock};
+use crate::{boot, cancel, tls};
+use core::cell::{Cell, UnsafeCell};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicU8, AtomicUsize, Ordering};
+use lockswap_locks::registry::block_bytes;
+use syscalls::{syscall, Errno, Sysno};
+
+/// What an arena knows about one of its blocks.
+#[repr(C, align(64))]
+struct Header {
+    object: AtomicUsize,
+    /// The next block in the same bucket of the table, or on the list of free blocks.
+    next: Cell<*mut Header>,
+    /// The generation that the lock belongs to: in a later one it has no users.
+    generation: AtomicU8,
+}
+
+#[repr(C)]
+struct Block<L> {
+    header: Header,
+    lock: L,
+}
+
+/// The first word of an object whose lock lies outside.
+#[repr(transparent)]
+pub struct Word<L>(AtomicPtr<Block<L>>);
+
+impl<L> Word<L> {
+    /// The object begins with this word.
+    fn object(&self) -> usize {
+        core::ptr::from_ref(self) as usize
+    }
+
+    /// The object's own lock, if it has got one.
+    #[inline(always)]
+    pub fn get(&self) -> Option<&L> {
+        // ORDER(block): Acquire pairs with the Release in `Arena::provide`; the block's header, and its lock.
+        let block = self.0.load(Ordering::Acquire);
+        // SAFETY: not null, so the address of a block.
+        // Relaxed: a block that is this object's stays so while the object is in use.
+        unsafe {
+            (!block.is_null() && (*block).header.object.load(Ordering::Relaxed) == self.object())
+                .then(|| &(*block).lock)
+        }
+    }
+
+    /// The object's own lock.
+    ///
+    /// # Safety
+    /// It has got one.
+    #[inline(always)]
+    pub unsafe fn get_existing(&self) -> &L {
+        // SAFETY: as for this call. Relaxed: the caller has got the lock before.
+        unsafe { &(*self.0.load(Ordering::Relaxed)).lock }
+    }
+
+    /// Runs `repair` on the object's own lock if it has got one; from now on the lock belongs to this generation.
+    ///
+    /// # Safety
+    /// No other thread uses the object, and `repair` leaves a lock behind.
+    pub unsafe fn renew(&self, repair: impl FnOnce(*mut L)) {
+        if let Some(lock) = self.get() {
+            repair(core::ptr::from_ref(lock).cast_mut());
+            // SAFETY: the block of the lock. Relaxed: read under the arena's lock when the object is gone.
+            unsafe {
+                (*self.0.load(Ordering::Relaxed)).header.generation.store(generation::current(), Ordering::Relaxed)
+            };
+        }
+    }
+}
+
+/// The blocks of all mutexes, or of all rwlocks, of the process: of one lock type.
+pub struct Arena {
+    lock: RareLock,
+    state: UnsafeCell<State>,
+}
+
+// SAFETY: the state is accessed only while the lock is held.
+unsafe impl Sync for Arena {}
+
+/// The blocks of mutexes.
+pub static MUTEXES: Arena = Arena::new();
+/// The blocks of rwlocks.
+pub static RWLOCKS: Arena = Arena::new();
+
+impl Arena {
+    const fn new() -> Self {
+        Arena { lock: RareLock::new(), state: UnsafeCell::new(State::EMPTY) }
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
+        // SAFETY: the lock is held.
+        let locked = || f(unsafe { &mut *self.state.get() });
+        // Relaxed: a thread finds its own identity only if it has stored it itself.
+        if FORKING.load(Ordering::Relaxed) == tls::identity() {
+            return locked();
+        }
+        // A thread that is cancelled here would take the lock with it.
+        let deferred = cancel::defer();
+        let result = self.lock.with(locked);
+        cancel::undo_defer(deferred);
+        result
+    }
+
+    /// The lock of the object that begins with `word`; a block of the arena from now on if it has none. `is_idle` says
+    /// whether a lock is neither held nor touched; `clean` clears the rest of an object that has no lock yet.
+    #[cold]
+    #[inline(never)]
+    pub fn provide<'a, L>(&self, word: &'a Word<L>, is_idle: fn(&L) -> bool, clean: impl FnOnce()) -> &'a L {
+        const { assert!(size_of::<Block<L>>() == block_bytes(size_of::<L>())) };
+        self.with(|state| {
+            if let Some(lock) = word.get() {
+                return lock;
+            }
+            clean();
+            let block = state.block_for(word.object(), size_of::<Block<L>>(), &reuse::<L>(is_idle)).cast::<Block<L>>();
+            // ORDER(block): Release pairs with the Acquire in `Word::get`.
+            word.0.store(block, Ordering::Release);
+            // SAFETY: a block of the arena.
+            unsafe { &(*block).lock }
+        })
+    }
+
+    /// Gives back the block of the object that begins with `word`, if there is one.
+    pub fn give_back<L>(&self, word: &Word<L>) {
+        if word.get().is_some() {
+            self.with(|state| state.give_back(word.0.swap(null_mut(), Ordering::Relaxed).cast()));
+        }
+    }
+}
+
+/// The identity of the thread that holds the arenas' locks while it forks, else 0. Handlers of other libraries may still
+/// run in that thread, and use objects for the first time.
+static FORKING: AtomicU64 = AtomicU64::new(0);
+
+/// Keeps other threads out of the arenas until [`after_fork`] or, in the child, [`enter_child`].
+pub extern "C" fn before_fork() {
+    MUTEXES.lock.acquire();
+    RWLOCKS.lock.acquire();
+    FORKING.store(tls::identity(), Ordering::Relaxed);
+}
+
+/// Undoes [`before_fork`] in the parent.
+pub extern "C" fn after_fork() {
+    FORKING.store(0, Ordering::Relaxed);
+    // SAFETY: acquired by `before_fork`.
+    unsafe {
+        RWLOCKS.lock.release();
+        MUTEXES.lock.release();
+    }
+}
+
+/// Undoes [`before_fork`] in the child.
+///
+/// # Safety
+/// The process has one thread: it is the child of a fork.
+pub unsafe fn enter_child() {
+    FORKING.store(0, Ordering::Relaxed);
+    // SAFETY: as for this call.
+    unsafe {
+        RWLOCKS.lock.reset();
+        MUTEXES.lock.reset();
+    }
+}
+
+/// Prepares a block with a lock of type `L` for its next object, if nobody uses it any more. Its lock is as good as new
+/// then; one of an older generation is made so.
+fn reuse<L>(is_idle: fn(&L) -> bool) -> impl Fn(*mut Header) -> bool {
+    move |header| {
+        let block = header.cast::<Block<L>>();
+        // SAFETY: a block of this arena, which holds this type. The threads that used a lock of an older generation were
+        // another process's.
+        unsafe {
+            // Relaxed: changed by who adopts the block's object, before others use it.
+            if (*header).generation.load(Ordering::Relaxed) != generation::current() {
+                (&raw mut (*block).lock).write_bytes(0, 1);
+                (*header).generation.store(generation::current(), Ordering::Relaxed);
+                return true;
+            }
+            is_idle(&(*block).lock)
+        }
+    }
+}
+
+/// Buckets of the first table.
+const FIRST_BUCKETS: usize = 512;
+/// Blocks in use before the first sweep.
+const FIRST_SWEEP: usize = 1024;
+/// Free blocks that are looked at for one that can be reused.
+const LOOKS: u32 = 4;
+/// Bytes mapped at once at least, and blocks in them at least.
+const CHUNK_BYTES: usize = 64 * 1024;
+const CHUNK_BLOCKS: usize = 8;
+
+struct State {
+    /// Lists of blocks in use by their object's address: a power of two of them.
+    table: *mut *mut Header,
+    buckets: usize,
+    used: usize,
+    /// The number of blocks in use that makes a sweep worth its time.
+    sweep_at: usize,
+    first_free: *mut Header,
+    last_free: *mut Header,
+    /// The part of the last mapping that has not been used yet.
+    fresh: *mut u8,
+    fresh_bytes: usize,
+}
+
+impl State {
+    const EMPTY: State = State {
+        table: null_mut(),
+        buckets: 0,
+        used: 0,
+        sweep_at: FIRST_SWEEP,
+        first_free: null_mut(),
+        last_free: null_mut(),
+        fresh: null_mut(),
+        fresh_bytes: 0,
+    };
+
+    /// A block for the object at this address, which has none.
+    fn block_for(&mut self, object: usize, bytes: usize, reuse: &impl Fn(*mut Header) -> bool) -> *mut Header {
+        let old = self.find(object);
+        if !old.is_null() {
+            if reuse(old) {
+                return old;
+            }
+            self.give_back(old);
+        }
+        if self.used >= self.sweep_at {
+            self.sweep(reuse);
+        }
+        let mut block = self.take_free(reuse);
+        if block.is_null() {
+            block = self.take_fresh(bytes);
+        }
+        self.insert(block, object);
+        block
+    }
+
+    /// Gives back blocks whose objects are gone: what lies at their addresses refers to these blocks no more.
+    fn sweep(&mut self, reuse: &impl Fn(*mut Header) -> bool) {
+        for bucket in 0..self.buckets {
+            // SAFETY: within the table; its lists hold blocks.
+            unsafe {
+                let mut next = *self.table.add(bucket);
+                while !next.is_null() {
+                    let block = next;
+                    next = (*block).next.get();
+                    if !is_referred_to(block) && reuse(block) {
+                        self.give_back(block);
+                    }
+                }
+            }
+        }
+        self.sweep_at = (2 * self.used).max(FIRST_SWEEP);
+    }
+
+    fn bucket(&self, object: usize) -> *mut *mut Header {
+        // Objects lie a few words apart: the multiplier (2^64 divided by the golden ratio) spreads them.
+        let hash = (object as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        self.table.wrapping_add(hash as usize & (self.buckets - 1))
+    }
+
+    fn find(&self, object: usize) -> *mut Header {
+        if self.buckets == 0 {
+            return null_mut();
+        }
+        // SAFETY: within the table; its lists hold blocks.
+        unsafe {
+            let mut block = *self.bucket(object);
+            while !block.is_null() && (*block).object.load(Ordering::Relaxed) != object {
+                block = (*block).next.get();
+            }
+            block
+        }
+    }
+
+    fn insert(&mut self, block: *mut Header, object: usize) {
+        if self.used == self.buckets {
+            self.grow();
+        }
+        self.used += 1;
+        // SAFETY: a block that is on no list. Relaxed: published with the object's word.
+        unsafe {
+            (*block).object.store(object, Ordering::Relaxed);
+            (*block).generation.store(generation::current(), Ordering::Relaxed);
+        }
+        self.link(block);
+    }
+
+    fn link(&mut self, block: *mut Header) {
+        // SAFETY: a block with an object that is on no list; within the table.
+        unsafe {
+            let bucket = self.bucket((*block).object.load(Ordering::Relaxed));
+            (*block).next.set(*bucket);
+            *bucket = block;
+        }
+    }
+
+    fn grow(&mut self) {
+        let (old, old_buckets) = (self.table, self.buckets);
+        self.buckets = (2 * old_buckets).max(FIRST_BUCKETS);
+        self.table = boot::map(self.buckets * size_of::<*mut Header>()).cast();
+        for bucket in 0..old_buckets {
+            // SAFETY: within the old table; its lists hold blocks.
+            unsafe {
+                let mut next = *old.add(bucket);
+                while !next.is_null() {
+                    let block = next;
+                    next = (*block).next.get();
+                    self.link(block);
+                }
+            }
+        }
+        if !old.is_null() {
+            // SAFETY: the old table, which nothing refers to.
+            unsafe { boot::unmap(old.cast(), old_buckets * size_of::<*mut Header>()) };
+        }
+    }
+
+    /// Moves a block in use to the end of the free ones.
+    fn give_back(&mut self, block: *mut Header) {
+        // SAFETY: a block in the table, which is on the list of its bucket. Relaxed: who reads the old address of the
+        // object uses the object, and then nobody may give its block back.
+        unsafe {
+            let mut link = self.bucket((*block).object.load(Ordering::Relaxed));
+            while *link != block {
+                link = (**link).next.as_ptr();
+            }
+            *link = (*block).next.get();
+            (*block).object.store(0, Ordering::Relaxed);
+        }
+        self.used -= 1;
+        self.append_free(block);
+    }
+
+    fn append_free(&mut self, block: *mut Header) {
+        // SAFETY: a block that is on no list; the last one is a block.
+        unsafe {
+            (*block).next.set(null_mut());
+            match self.last_free.as_ref() {
+                Some(last) => last.next.set(block),
+                None => self.first_free = block,
+            }
+        }
+        self.last_free = block;
+    }
+
+    /// A free block that can be reused, else null. One that cannot, goes to the end of the list.
+    fn take_free(&mut self, reuse: &impl Fn(*mut Header) -> bool) -> *mut Header {
+        for _ in 0..LOOKS {
+            let block = self.first_free;
+            if block.is_null() {
+                break;
+            }
+            // SAFETY: a block on the list.
+            self.first_free = unsafe { (*block).next.get() };
+            if self.first_free.is_null() {
+                self.last_free = null_mut();
+            }
+            if reuse(block) {
+                return block;
+            }
+            self.append_free(block);
+        }
+        null_mut()
+    }
+
+    fn take_fresh(&mut self, bytes: usize) -> *mut Header {
+        if self.fresh_bytes < bytes {
+            self.fresh_bytes = CHUNK_BYTES.max(CHUNK_BLOCKS * bytes);
+            self.fresh = boot::map(self.fresh_bytes).cast();
+        }
+        let block = self.fresh;
+        self.fresh = block.wrapping_add(bytes);
+        self.fresh_bytes -= bytes;
+        block.cast()
+    }
+}
+
+/// Whether the memory at the address of the block's object refers to the block; that memory may be unmapped, at any
+/// time. The kernel compares one word of it with the block's address, as a futex operation that does nothing else.
+fn is_referred_to(block: *mut Header) -> bool {
+    const CMP_REQUEUE_PRIVATE: i32 = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
+    let other = AtomicU32::new(0);
+    // SAFETY: a block; the kernel checks the addresses, wakes none and moves none.
+    let compared = unsafe {
+        let object = (*block).object.load(Ordering::Relaxed);
+        syscall!(Sysno::futex, object, CMP_REQUEUE_PRIVATE, 0, 0, &raw const other, block as u32)
+    };
+    !matches!(compared, Err(Errno::EAGAIN | Errno::EFAULT))
+}
