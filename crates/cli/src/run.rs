@@ -9,7 +9,7 @@ use std::process::{Child, ExitCode, ExitStatus};
 use std::time::Duration;
 
 use lockswap_locks::counters::{Counter, COUNT, FILE_BYTES};
-use lockswap_locks::registry::Role;
+use lockswap_locks::registry::{is_glibcs, Role};
 use lockswap_study::export::OutputFile;
 use lockswap_study::model::signal_name;
 use lockswap_study::runner::{is_ignored, Program};
@@ -211,17 +211,20 @@ impl Stats {
         }
         let of = |counter: Counter| counters[counter as usize];
         let plain = selection.is_plain();
-        let id = |role: Role, chosen: &Option<String>, variable: &str| match chosen {
+        let id = |chosen: &Option<String>, variable: &str, default: &str| match chosen {
             Some(id) => id.clone(),
             None if plain => crate::selection::PLAIN.into(),
-            None => std::env::var(variable).ok().filter(|v| !v.is_empty()).unwrap_or_else(|| role.default_id().into()),
+            None => std::env::var(variable).ok().filter(|v| !v.is_empty()).unwrap_or_else(|| default.into()),
         };
         let [lock, rwlock, spin] = crate::selection::VARIABLES;
+        let lock = id(&selection.lock, lock, Role::Mutex.default_id());
+        // As the library chooses when it is told nothing.
+        let default = |role: Role| if is_glibcs(&lock) { crate::selection::PLAIN } else { role.default_id() };
         Ok(Self {
             schema: 1,
-            lock: id(Role::Mutex, &selection.lock, lock),
-            rwlock: id(Role::RwLock, &selection.rwlock, rwlock),
-            spin: id(Role::Spin, &selection.spin, spin),
+            rwlock: id(&selection.rwlock, rwlock, default(Role::RwLock)),
+            spin: id(&selection.spin, spin, default(Role::Spin)),
+            lock,
             replaced: Replaced {
                 mutex: of(Counter::Mutex),
                 cond: of(Counter::Cond),

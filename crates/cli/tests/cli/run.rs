@@ -168,6 +168,10 @@ fn the_summary_tells_a_baseline_from_a_lock() {
     assert!(swapped.contains("on ticket") && swapped.contains("passed through"), "{swapped}");
     let plain = text(&place.output(&["run", "--lock", "pthread", "--summary", "--", "true"]).stderr);
     assert!(plain.contains("not preloaded"), "{plain}");
+    for id in ["interposed-pthread", "pthreadadapt"] {
+        let text = text(&place.output(&["run", "--lock", id, "--summary", "--", "true"]).stderr);
+        assert!(text.contains(&format!("on {id}")) && text.contains("rwlocks on pthread,"), "{text}");
+    }
 }
 
 #[test]
