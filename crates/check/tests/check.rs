@@ -37,7 +37,7 @@ fn every_lock_holds_under_loom() {
             .map(|scenario| runner::weak(scenario, Budget::SHORT))
             .collect();
         must_hold(&subject, &checked);
-        assert!(checked.iter().any(|check| check.executions > 1), "{}", subject.name());
+        assert!(subject.weak.is_empty() || checked.iter().any(|check| check.executions > 1), "{}", subject.name());
     }
 }
 

@@ -6,13 +6,15 @@
 //! | 1                         | at the start if objects are counted: a zero has not been counted |
 //! | + 1 (255 is followed by 1) | in the child of a fork: waiters of older objects are gone        |
 //!
+//! The table where waiters of several locks wait is emptied in the child.
+//!
 //! An object of another generation is *adopted* before it is used: counted if its mark is 0, rid of its waiters, marked.
 
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
 use lockswap_locks::flat::futex::Futex;
 use lockswap_locks::RawLock;
-use lockswap_platform::Native;
+use lockswap_platform::{Native, Platform, SharedTable};
 
 /// Where the generation sits in the second half of a mutex (see [`crate::mutex`]).
 pub const MUTEX_SHIFT: u32 = 40;
@@ -106,6 +108,12 @@ pub unsafe fn enter_child() {
     set(current().checked_add(1).unwrap_or(1));
     // SAFETY: the thread that held it, if any, is in the parent.
     unsafe { ADOPTION.reset() };
+    // Relaxed: one thread. A page that nobody has written to stays shared with the parent.
+    for waiter in Native::slots(SharedTable::Waiters) {
+        if waiter.load(Ordering::Relaxed) != 0 {
+            waiter.store(0, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Sends every mutex through the slow path from now on.

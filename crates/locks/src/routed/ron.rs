@@ -76,14 +76,22 @@ impl<P: Platform, S: Stops<P>> Routed<P, S> {
             if has_stop && self.stops.take(lock, rank) {
                 return Some(());
             }
-            // Relaxed: only decides whether the swap is needed.
-            // ORDER(hand-off): Acquire pairs with the Release in `unlock` and `travel`.
-            let was_free = self.state.load(Ordering::Relaxed) != CONTENDED
-                && self.state.swap(CONTENDED, Ordering::Acquire) == FREE;
-            if was_free && has_stop {
-                self.stops.leave(lock, rank);
+            // Relaxed: the exchange decides.
+            let mut state = self.state.load(Ordering::Relaxed);
+            while state != CONTENDED {
+                // ORDER(hand-off): Acquire pairs with the Release in `unlock` and `travel`.
+                match self.state.compare_exchange(state, CONTENDED, Ordering::Acquire) {
+                    Ok(FREE) => {
+                        if has_stop {
+                            self.stops.leave(lock, rank);
+                        }
+                        return Some(());
+                    }
+                    Ok(_) => break,
+                    Err(found) => state = found,
+                }
             }
-            was_free.then_some(())
+            None
         });
     }
 
