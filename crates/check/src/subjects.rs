@@ -73,7 +73,58 @@ macro_rules! catalogue {
 
 for_each_lock!(catalogue);
 
+/// Locks whose batches, countdowns and patience end after very few acquisitions.
+fn short_batches() -> Vec<Subject> {
+    use lockswap_locks::flat::{backoff::Backoff, partitioned::Partitioned, ticket::Ticket};
+    use lockswap_locks::load_control::gcr::Gcr;
+    use lockswap_locks::numa::{ahmcs::AhmcsLock, cna, cohort::Cohort, fissile::FissileLock, hmcs::HmcsLock};
+    use lockswap_locks::queue::mcs::{McsSpin, McsStp};
+
+    struct Plain;
+    impl cna::Form for Plain {
+        const ID: &'static str = <cna::Plain as cna::Form>::ID;
+        const SUMMARY: &'static str = "";
+        const THRESHOLD: u32 = 1;
+        const OPTIMISED: bool = false;
+        const SHUFFLE_ONE_IN: u32 = 1;
+    }
+    struct Optimised;
+    impl cna::Form for Optimised {
+        const ID: &'static str = <cna::Optimised as cna::Form>::ID;
+        const SUMMARY: &'static str = "";
+        const THRESHOLD: u32 = 3;
+        const OPTIMISED: bool = true;
+        const SHUFFLE_ONE_IN: u32 = 2;
+    }
+    type CnaShort<P> = cna::CnaLock<P, Plain>;
+    type CnaOptShort<P> = cna::CnaLock<P, Optimised>;
+    type CBoMcsSpin<P> = Cohort<P, Backoff<P>, McsSpin<P>, 1>;
+    type CBoMcsStp<P> = Cohort<P, Backoff<P>, McsStp<P>, 1>;
+    type CPtlTkt<P> = Cohort<P, Partitioned<P>, Ticket<P>, 1>;
+    type CTktTkt<P> = Cohort<P, Ticket<P>, Ticket<P>, 1>;
+    type Hmcs<P> = HmcsLock<P, 2>;
+    type Ahmcs<P> = AhmcsLock<P, 2>;
+    type Fissile<P> = FissileLock<P, 1>;
+    type GcrOne<P> = Gcr<P, McsSpin<P>, 1, 2>;
+    type GcrTwo<P> = Gcr<P, McsSpin<P>, 2, 2>;
+    vec![
+        mutex!("cna", "mean of 2 local hand-offs", CnaShort),
+        mutex!("cna-opt", "at most 3 local hand-offs", CnaOptShort),
+        mutex!("c-bo-mcs_spin", "batch 1", CBoMcsSpin),
+        mutex!("c-bo-mcs_stp", "batch 1", CBoMcsStp),
+        mutex!("c-ptl-tkt", "batch 1", CPtlTkt),
+        mutex!("c-tkt-tkt", "batch 1", CTktTkt),
+        mutex!("hmcs", "threshold 2", Hmcs),
+        mutex!("ahmcs", "threshold 2", Ahmcs),
+        mutex!("fissile", "patient for one look", Fissile),
+        mutex!("gcr", "promotes every 2nd time", GcrOne),
+        mutex!("gcr", "two active, promotes every 2nd time", GcrTwo),
+    ]
+}
+
 /// All subjects.
 pub fn all() -> Vec<Subject> {
-    catalogue()
+    let mut all = catalogue();
+    all.extend(short_batches());
+    all
 }
