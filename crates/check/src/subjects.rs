@@ -80,8 +80,8 @@ macro_rules! catalogue {
 
 for_each_lock!(catalogue);
 
-/// Locks of the catalogue with bounds small enough to be reached.
-fn with_small_bounds() -> Vec<Subject> {
+/// Locks with small bounds: those with policies and routes.
+fn short_routes() -> Vec<Subject> {
     use lockswap_locks::routed::{plock::Counts, ron::Flags, ron::Routed, shared::Table, ticket::Queues};
     use lockswap_locks::shuffle::policy::{OfKind, OfNode, Together, WritersFirst};
     use lockswap_locks::shuffle::{proportional::Proportional, shfllock::Shfl};
@@ -115,9 +115,103 @@ fn with_small_bounds() -> Vec<Subject> {
     ]
 }
 
+/// Locks whose batches, countdowns and patience end after very few acquisitions.
+fn short_batches() -> Vec<Subject> {
+    use lockswap_locks::flat::{backoff::Backoff, partitioned::Partitioned, ticket::Ticket};
+    use lockswap_locks::load_control::gcr::Gcr;
+    use lockswap_locks::numa::{ahmcs::AhmcsLock, cna, cohort::Cohort, fissile::FissileLock, hmcs::HmcsLock};
+    use lockswap_locks::queue::mcs::{McsSpin, McsStp};
+
+    struct Plain;
+    impl cna::Form for Plain {
+        const ID: &'static str = <cna::Plain as cna::Form>::ID;
+        const SUMMARY: &'static str = "";
+        const THRESHOLD: u32 = 1;
+        const OPTIMISED: bool = false;
+        const SHUFFLE_ONE_IN: u32 = 1;
+    }
+    struct Optimised;
+    impl cna::Form for Optimised {
+        const ID: &'static str = <cna::Optimised as cna::Form>::ID;
+        const SUMMARY: &'static str = "";
+        const THRESHOLD: u32 = 3;
+        const OPTIMISED: bool = true;
+        const SHUFFLE_ONE_IN: u32 = 2;
+    }
+    type CnaShort<P> = cna::CnaLock<P, Plain>;
+    type CnaOptShort<P> = cna::CnaLock<P, Optimised>;
+    type CBoMcsSpin<P> = Cohort<P, Backoff<P>, McsSpin<P>, 1>;
+    type CBoMcsStp<P> = Cohort<P, Backoff<P>, McsStp<P>, 1>;
+    type CPtlTkt<P> = Cohort<P, Partitioned<P>, Ticket<P>, 1>;
+    type CTktTkt<P> = Cohort<P, Ticket<P>, Ticket<P>, 1>;
+    type Hmcs<P> = HmcsLock<P, 2>;
+    type Ahmcs<P> = AhmcsLock<P, 2>;
+    type Fissile<P> = FissileLock<P, 1>;
+    type GcrOne<P> = Gcr<P, McsSpin<P>, 1, 2>;
+    type GcrTwo<P> = Gcr<P, McsSpin<P>, 2, 2>;
+    vec![
+        mutex!("cna", "mean of 2 local hand-offs", CnaShort),
+        mutex!("cna-opt", "at most 3 local hand-offs", CnaOptShort),
+        mutex!("c-bo-mcs_spin", "batch 1", CBoMcsSpin),
+        mutex!("c-bo-mcs_stp", "batch 1", CBoMcsStp),
+        mutex!("c-ptl-tkt", "batch 1", CPtlTkt),
+        mutex!("c-tkt-tkt", "batch 1", CTktTkt),
+        mutex!("hmcs", "threshold 2", Hmcs),
+        mutex!("ahmcs", "threshold 2", Ahmcs),
+        mutex!("fissile", "patient for one look", Fissile),
+        mutex!("gcr", "promotes every 2nd time", GcrOne),
+        mutex!("gcr", "two active, promotes every 2nd time", GcrTwo),
+    ]
+}
+
+/// Locks whose arrays, spins and time-outs are as short as can be.
+fn short_waits() -> Vec<Subject> {
+    use lockswap_locks::flat::{mutexee::MutexeeLock, partitioned::GrantArray, ticket::TicketLock, twa::TwaLock};
+    use lockswap_locks::load_control::{malthusian::Malthusian, mcs_timepub};
+    use lockswap_locks::numa::{hbo::HboLock, hticket::HTicket};
+    use lockswap_locks::queue::{hapax::HapaxLock, reciprocating::ReciprocatingLock};
+    use lockswap_locks::waiting::{Spin, SpinThenPark};
+
+    struct TinyTimes;
+    impl mcs_timepub::Times for TinyTimes {
+        const UPDATE_DELAY: u64 = 2;
+        const MAX_CS_TIME: u64 = 4;
+        const PATIENCE: u64 = 2;
+        const MOST_LET_GO: u32 = 1;
+    }
+    type MutexeeOfTwo<P> = MutexeeLock<P, 1, 1, 2>;
+    type MutexeeOfOne<P> = MutexeeLock<P, 0, 0, 1>;
+    type TwoSlots<P> = GrantArray<P, 2>;
+    type TicketOneLook<P> = TicketLock<P, 1, 1>;
+    type TwaNone<P> = TwaLock<P, 0>;
+    type HboShort<P> = HboLock<P, 0, 1>;
+    type HTicketShort<P> = HTicket<P, 2, 2>;
+    type HapaxShort<P> = HapaxLock<P, 2>;
+    type MalthSpinShort<P> = Malthusian<P, Spin, 2>;
+    type MalthStpShort<P> = Malthusian<P, SpinThenPark, 2>;
+    type ReciprocatingStp<P> = ReciprocatingLock<P, SpinThenPark>;
+    type McsTpShort<P> = mcs_timepub::McsTp<P, TinyTimes>;
+    vec![
+        mutex!("mutexee", "windows of 2", MutexeeOfTwo),
+        mutex!("mutexee", "windows of 1", MutexeeOfOne),
+        mutex!("partitioned", "2 slots", TwoSlots),
+        mutex!("ticket-ls", "1 look", TicketOneLook),
+        mutex!("twa", "nobody is near", TwaNone),
+        mutex!("hbo", "impatient at once", HboShort),
+        mutex!("hticket-ls", "2 nodes, batch 2", HTicketShort),
+        mutex!("hapax", "counts of 2 bits", HapaxShort),
+        mutex!("malth_spin", "grafts every 2nd time", MalthSpinShort),
+        mutex!("malth_stp", "grafts every 2nd time", MalthStpShort),
+        mutex!("reciprocating", "parking", ReciprocatingStp),
+        mutex!("mcs-timepub", "short times", McsTpShort),
+    ]
+}
+
 /// All subjects.
 pub fn all() -> Vec<Subject> {
     let mut all = catalogue();
-    all.extend(with_small_bounds());
+    all.extend(short_routes());
+    all.extend(short_waits());
+    all.extend(short_batches());
     all
 }

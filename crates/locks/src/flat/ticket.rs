@@ -116,11 +116,10 @@ unsafe impl<P: Platform, const BASE: u32, const LOOKS: u32> TryLock<P> for Ticke
 }
 
 // SAFETY: a ticket that has been drawn is served by the next `unlock`.
-unsafe impl<P: Platform> DetectWaiters<P> for Ticket<P> {
+unsafe impl<P: Platform, const BASE: u32, const LOOKS: u32> DetectWaiters<P> for TicketLock<P, BASE, LOOKS> {
     #[inline]
     unsafe fn has_waiters(&self, (): &()) -> bool {
-        // Relaxed: the holder is the only one to write `serving`; its own ticket has been drawn, others are only counted.
-        self.next.load(Ordering::Relaxed) != self.serving.load(Ordering::Relaxed).wrapping_add(1)
+        self.is_awaited()
     }
 }
 

@@ -13,9 +13,8 @@
 //! local locks alike (the paper has it in the MCS node). The local lock is released before the global one, so that the
 //! last access is the one that lets other nodes in. C-BO-MCS has the back-off bounds of `flat/backoff.rs`.
 
-use super::partitioned_global::PartitionedGlobal;
 use super::ENTRIES;
-use crate::flat::{backoff::Backoff, ticket::Ticket};
+use crate::flat::{backoff::Backoff, partitioned::Partitioned, ticket::Ticket};
 use crate::info::{Fairness, Family, LockInfo, Timed};
 use crate::line::Line;
 use crate::queue::mcs::{McsSpin, McsStp};
@@ -65,8 +64,8 @@ pub struct Cohort<P: Platform, G, L, const BATCH: u32> {
 pub type CBoMcsSpin<P> = Cohort<P, Backoff<P>, McsSpin<P>, 100>;
 /// The same whose local waiters park.
 pub type CBoMcsStp<P> = Cohort<P, Backoff<P>, McsStp<P>, 100>;
-/// Partitioned ticket lock over ticket locks.
-pub type CPtlTkt<P> = Cohort<P, PartitionedGlobal<P>, Ticket<P>, 100>;
+/// Partitioned ticket lock, with a slot for each node, over ticket locks.
+pub type CPtlTkt<P> = Cohort<P, Partitioned<P>, Ticket<P>, 100>;
 /// Ticket lock over ticket locks.
 pub type CTktTkt<P> = Cohort<P, Ticket<P>, Ticket<P>, 100>;
 

@@ -7,7 +7,6 @@ pub mod fissile;
 pub mod hbo;
 pub mod hmcs;
 pub mod hticket;
-pub mod partitioned_global;
 
 /// Entries of a lock that has one for each NUMA node. Where a machine has more nodes, several share an entry.
 pub const ENTRIES: usize = 8;
