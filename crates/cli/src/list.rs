@@ -1,11 +1,14 @@
 //! `lockswap list`
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use lockswap_locks::info::Family;
 use lockswap_locks::registry::{Entry, Role, ENTRIES};
 use serde::Serialize;
 
-use crate::terminal;
+use crate::checked::{AllChecks, Summary};
+use crate::{lock_pages, terminal};
 
 /// Lists every lock with its properties.
 #[derive(clap::Args)]
@@ -19,7 +22,8 @@ Columns:
   +thread   bytes a thread needs for each lock that it holds or waits for
   timed     native: the algorithm can give up waiting; poll: repeated attempts
             until the deadline
-Every lock has trylock.
+  oversub   whether it stays fast with more threads than CPUs
+Every lock has trylock. The JSON also says how far each lock was checked.
 
 Examples:
   lockswap list
@@ -28,6 +32,9 @@ pub struct ListArgs {
     /// Prints a JSON array of objects
     #[arg(long)]
     json: bool,
+    /// Writes one page per lock and an index into this folder
+    #[arg(long, value_name = "DIR", hide = true, conflicts_with = "json")]
+    write_docs: Option<PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -44,13 +51,16 @@ struct Listed {
     bytes_per_acquisition: usize,
     trylock: bool,
     timed: &'static str,
+    oversubscribed: bool,
     preloaded: bool,
+    checked: Option<Summary>,
+    source: Option<String>,
     paper: &'static str,
     summary: &'static str,
 }
 
-impl From<&Entry> for Listed {
-    fn from(entry: &Entry) -> Self {
+impl Listed {
+    fn new(entry: &Entry, checks: &AllChecks) -> Self {
         Self {
             id: entry.info.id,
             role: entry.role.name(),
@@ -65,7 +75,10 @@ impl From<&Entry> for Listed {
             // The pthread interface has it for all of them, so every lock of the registry must.
             trylock: true,
             timed: entry.info.timed.name(),
+            oversubscribed: entry.info.keeps_up(),
             preloaded: entry.preloaded,
+            checked: checks.of(entry).map(Summary::new),
+            source: lock_pages::source(entry),
             paper: entry.info.paper,
             summary: entry.info.summary,
         }
@@ -74,58 +87,112 @@ impl From<&Entry> for Listed {
 
 const LEGEND: &str = "
 bytes: inside the pthread object; +lock: allocated for each lock; +thread: for each lock that a thread holds or
-awaits; timed: how timed acquisitions wait, 'poll' outside the queue
+awaits; timed: how timed acquisitions wait, 'poll' outside the queue; oversub: stays fast with more threads than CPUs
 ";
 
-/// Columns of a terminal from which on the papers fit into the table.
-const WIDE: u16 = 130;
+/// Columns of a terminal from which on the whole papers fit into the table.
+const WIDE: u16 = 160;
+
+/// Columns from which on there is room for where they were published.
+const MEDIUM: u16 = 120;
 
 /// Runs `lockswap list`.
 pub fn run(args: ListArgs) -> anyhow::Result<ExitCode> {
+    let checks = AllChecks::built_in()?;
+    if let Some(folder) = args.write_docs {
+        lock_pages::write(&folder, &checks)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let text = if args.json {
-        let listed: Vec<Listed> = ENTRIES.iter().map(Listed::from).collect();
+        let listed: Vec<Listed> = ENTRIES.iter().map(|entry| Listed::new(entry, &checks)).collect();
         serde_json::to_string_pretty(&listed)? + "\n"
     } else {
-        [Role::Mutex, Role::RwLock, Role::Spin].map(group).join("\n") + LEGEND
+        table(terminal::width())
     };
     terminal::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn group(role: Role) -> String {
-    let option = match role {
+/// The option of `lockswap run` that chooses a lock of this role.
+pub fn option(role: Role) -> &'static str {
+    match role {
         Role::Mutex => "--lock",
         Role::RwLock => "--rwlock",
         Role::Spin => "--spin",
-    };
-    // The papers take a list of their own where they would not fit into the table.
-    let narrow = terminal::width().is_some_and(|columns| columns < WIDE);
-    let mut headings = vec!["id", "family", "waiting", "fairness", "bytes", "+lock", "+thread", "try", "timed"];
-    if !narrow {
-        headings.push("paper");
     }
-    let mut table = terminal::table(&headings, &[4, 5, 6]);
-    if narrow {
+}
+
+/// The locks of a role, family by family.
+pub fn by_family(role: Role) -> Vec<&'static Entry> {
+    let mut entries: Vec<_> = ENTRIES.iter().filter(|entry| entry.role == role).collect();
+    entries.sort_by_key(|entry| entry.info.family as u8);
+    entries
+}
+
+fn table(columns: Option<u16>) -> String {
+    let roles = [Role::Mutex, Role::RwLock, Role::Spin].map(|role| group(role, columns.unwrap_or(u16::MAX)));
+    let hint = if columns.is_some_and(|columns| columns < MEDIUM) { "papers: lockswap list --json\n" } else { "" };
+    roles.join("\n") + LEGEND + hint
+}
+
+/// What of `paper` says where it was published: all behind the authors.
+fn venue(paper: &str) -> &str {
+    paper.rsplit_once(": ").map_or(paper, |(_, venue)| venue)
+}
+
+fn group(role: Role, columns: u16) -> String {
+    let mut headings = vec!["id", "waiting", "fairness", "bytes", "+lock", "+thread", "timed", "oversub"];
+    if columns >= MEDIUM {
+        headings.push(if columns >= WIDE { "paper" } else { "published" });
+    }
+    let mut table = terminal::table(&headings, &[3, 4, 5]);
+    if columns < MEDIUM {
         table.column_iter_mut().for_each(|c| {
             c.set_padding((0, 1));
         });
     }
-    let mut papers = String::new();
-    for entry in ENTRIES.iter().filter(|e| e.role == role) {
-        let l = Listed::from(entry);
-        let bytes = [l.bytes_in_mutex, l.extra_bytes_per_lock, l.bytes_per_acquisition].map(|b| b.to_string());
-        let id = if l.default { format!("{} *", l.id) } else { l.id.into() };
-        let mut row = vec![id, l.family.into(), l.waiting.into(), l.fairness.into()];
+    let entries = by_family(role);
+    for entry in &entries {
+        let info = &entry.info;
+        let id = if info.id == role.default_id() { format!("{} *", info.id) } else { info.id.into() };
+        let bytes = [entry.body_bytes, entry.extra_bytes_per_lock, entry.bytes_per_acquisition].map(|b| b.to_string());
+        let mut row = vec![id, info.waiting.name().into(), info.fairness.name().into()];
         row.extend(bytes);
-        row.push(if l.trylock { "yes" } else { "no" }.into());
-        row.push(l.timed.into());
-        if narrow {
-            papers += &format!(" {:<18}  {}\n", l.id, l.paper);
-        } else {
-            row.push(l.paper.into());
+        row.push(info.timed.name().into());
+        row.push(if info.keeps_up() { "yes" } else { "no" }.into());
+        if columns >= MEDIUM {
+            row.push(if columns >= WIDE { info.paper } else { venue(info.paper) }.into());
         }
         table.add_row(row);
     }
-    let papers = if narrow { format!("\n papers\n{papers}") } else { papers };
-    format!("{} locks ({option} ID; * is the default)\n\n{}{papers}", role.name(), terminal::lines(&table))
+    let rendered = terminal::lines(&table);
+    let (headings, rows) = rendered.split_once('\n').unwrap_or_default();
+    let mut text = format!("{} locks ({} ID; * is the default)\n\n{headings}\n", role.name(), option(role));
+    let mut family: Option<Family> = None;
+    for (entry, row) in entries.iter().zip(rows.lines()) {
+        if family != Some(entry.info.family) {
+            family = Some(entry.info.family);
+            text += &format!("\n{}: {}\n", entry.info.family.name(), entry.info.family.meaning());
+        }
+        text += &format!("{row}\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_fits_and_names_every_lock_at_every_width() {
+        for columns in [80, 119, 120, 159, 160] {
+            let text = table(Some(columns));
+            let widest = text.lines().filter(|line| !LEGEND.contains(line)).max_by_key(|line| line.chars().count());
+            assert!(widest.is_some_and(|line| line.chars().count() <= usize::from(columns)), "{columns}: {widest:?}");
+            for entry in ENTRIES {
+                assert!(text.lines().any(|line| line.split_whitespace().next() == Some(entry.info.id)), "{text}");
+            }
+        }
+        assert!(ENTRIES.iter().all(|entry| table(None).contains(entry.info.paper)));
+    }
 }

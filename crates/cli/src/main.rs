@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod checked;
 mod compare;
 mod doctor;
 mod elf;
@@ -10,6 +11,7 @@ mod error;
 mod hidden;
 mod library;
 mod list;
+mod lock_pages;
 mod preload_path;
 mod run;
 mod selection;

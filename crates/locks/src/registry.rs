@@ -50,6 +50,17 @@ pub struct Entry {
     pub bytes_per_acquisition: usize,
     /// Whether selecting it loads the preload library.
     pub preloaded: bool,
+    /// The path of its type, with `$crate` for this crate; empty for glibc's locks.
+    pub path: &'static str,
+}
+
+impl Entry {
+    /// The folders and the file of its source inside `crates/locks/src`, without the file's extension; nothing for
+    /// glibc's locks.
+    pub fn source(&self) -> impl Iterator<Item = &'static str> {
+        let parts = self.path.split("::").count();
+        self.path.split("::").skip(1).take(parts.saturating_sub(2))
+    }
 }
 
 /// Calls `$callback!` with every lock of the catalogue: `id => type constructor`, by role.
@@ -162,7 +173,7 @@ const fn native(role: Role, id: &'static str, summary: &'static str, preloaded: 
         Role::Spin => (WaitingPolicy::Spin, "none: glibc's source"),
     };
     let info = LockInfo { id, summary, waiting, paper, ..GLIBC_MUTEX };
-    Entry { role, info, body_bytes: 0, extra_bytes_per_lock: 0, bytes_per_acquisition: 0, preloaded }
+    Entry { role, info, body_bytes: 0, extra_bytes_per_lock: 0, bytes_per_acquisition: 0, preloaded, path: "" }
 }
 
 /// A context sits in a slot of its own cache line; the holder's address is kept in the mutex.
@@ -182,7 +193,7 @@ pub const fn block_bytes(bytes: usize) -> usize {
     64 + bytes.next_multiple_of(64)
 }
 
-const fn mutex<L: RawLock<Native>>() -> Entry {
+const fn mutex<L: RawLock<Native>>(path: &'static str) -> Entry {
     let has_context = size_of::<L::Ctx>() != 0;
     let in_place = fits_in_place(size_of::<L>(), has_context);
     Entry {
@@ -193,14 +204,15 @@ const fn mutex<L: RawLock<Native>>() -> Entry {
         extra_bytes_per_lock: if in_place { 0 } else { block_bytes(size_of::<L>()) },
         bytes_per_acquisition: if has_context { CONTEXT_SLOT_BYTES } else { 0 },
         preloaded: true,
+        path,
     }
 }
 
-const fn spin<L: RawLock<Native>>() -> Entry {
-    Entry { role: Role::Spin, ..mutex::<L>() }
+const fn spin<L: RawLock<Native>>(path: &'static str) -> Entry {
+    Entry { role: Role::Spin, ..mutex::<L>(path) }
 }
 
-const fn rwlock<L: RawRwLock<Native>>() -> Entry {
+const fn rwlock<L: RawRwLock<Native>>(path: &'static str) -> Entry {
     let in_place = fits_in_place(size_of::<L>(), false);
     Entry {
         role: Role::RwLock,
@@ -209,6 +221,7 @@ const fn rwlock<L: RawRwLock<Native>>() -> Entry {
         extra_bytes_per_lock: if in_place { 0 } else { block_bytes(size_of::<L>()) },
         bytes_per_acquisition: 0,
         preloaded: true,
+        path,
     }
 }
 
@@ -229,17 +242,17 @@ macro_rules! entries {
             adaptive(),
             $({
                 use $mutex as Lock;
-                mutex::<Lock<Native>>()
+                mutex::<Lock<Native>>(stringify!($mutex))
             },)*
             native(Role::RwLock, PTHREAD, "glibc's own read-write lock", true),
             $({
                 use $rwlock as Lock;
-                rwlock::<Lock<Native>>()
+                rwlock::<Lock<Native>>(stringify!($rwlock))
             },)*
             native(Role::Spin, PTHREAD, "glibc's own spinlock", true),
             $({
                 use $spin as Lock;
-                spin::<Lock<Native>>()
+                spin::<Lock<Native>>(stringify!($spin))
             },)*
         ]
     };

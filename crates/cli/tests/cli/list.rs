@@ -1,5 +1,9 @@
 use crate::{text, Place};
+use lockswap_locks::RawLock;
+use lockswap_platform::Native;
 use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 #[test]
 fn json_has_an_object_per_lock_with_the_promised_keys() {
@@ -13,6 +17,7 @@ fn json_has_an_object_per_lock_with_the_promised_keys() {
         }
         assert_eq!(lock["in_place"], lock["extra_bytes_per_lock"] == 0);
         assert!(lock["bytes_in_mutex"].is_u64() && lock["bytes_per_acquisition"].is_u64());
+        assert!(lock["oversubscribed"].is_boolean());
     }
     let find = |role: &str, id: &str| locks.iter().filter(|l| l["role"] == role && l["id"] == id).count();
     for id in ["pthread", "interposed-pthread", "futex", "ttas", "ticket", "mcs_spin", "shfllock-b"] {
@@ -30,4 +35,105 @@ fn the_table_names_every_lock_of_the_json() {
         let id = lock["id"].as_str().unwrap();
         assert!(table.lines().any(|line| line.split_whitespace().next() == Some(id)), "{id} in\n{table}");
     }
+}
+
+/// `(role, id, bytes of the lock, bytes of its context)` of each lock of the catalogue.
+macro_rules! sizes {
+    (
+        mutex { $($mutex_id:literal => $mutex:path,)* }
+        rwlock { $($rwlock_id:literal => $rwlock:path,)* }
+        spin { $($spin_id:literal => $spin:path,)* }
+    ) => {
+        [
+            $({
+                use $mutex as Lock;
+                ("mutex", $mutex_id, size_of::<Lock<Native>>(), size_of::<<Lock<Native> as RawLock<Native>>::Ctx>())
+            },)*
+            $({
+                use $rwlock as Lock;
+                ("rwlock", $rwlock_id, size_of::<Lock<Native>>(), 0)
+            },)*
+            $({
+                use $spin as Lock;
+                ("spin", $spin_id, size_of::<Lock<Native>>(), size_of::<<Lock<Native> as RawLock<Native>>::Ctx>())
+            },)*
+        ]
+    };
+}
+
+#[test]
+fn the_sizes_of_the_json_are_those_of_the_types() {
+    let value: Value = serde_json::from_slice(&Place::new().output(&["list", "--json"]).stdout).unwrap();
+    let locks = value.as_array().unwrap();
+    let sizes = lockswap_locks::for_each_lock!(sizes);
+    assert_eq!(locks.iter().filter(|lock| !lock["source"].is_null()).count(), sizes.len());
+    for (role, id, bytes, context) in sizes {
+        let lock = locks.iter().find(|l| l["role"] == role && l["id"] == id).unwrap_or_else(|| panic!("{role} {id}"));
+        // The object keeps 16 bytes for the lock and the address of the holder's context; else it keeps the lock's address.
+        let address = if context == 0 { 0 } else { 8 };
+        let in_place = bytes + address <= 16;
+        assert_eq!(lock["in_place"], in_place, "{id}");
+        assert_eq!(lock["bytes_in_mutex"], if in_place { bytes } else { 8 } + address, "{id}");
+        // A block is a line with the owner's name and whole lines for the lock.
+        let block = if in_place { 0 } else { 64 + bytes.div_ceil(64) * 64 };
+        assert_eq!(lock["extra_bytes_per_lock"], block, "{id}");
+        assert!(context <= 56, "{id}: a context shares its line with its slot's own word");
+        assert_eq!(lock["bytes_per_acquisition"], if context == 0 { 0 } else { 64 }, "{id}");
+    }
+}
+
+#[test]
+fn the_json_says_how_far_each_lock_was_checked() {
+    let value: Value = serde_json::from_slice(&Place::new().output(&["list", "--json"]).stdout).unwrap();
+    let file = std::fs::read(repository().join("docs/checked.json")).unwrap();
+    let file: Value = serde_json::from_slice(&file).unwrap();
+    for lock in value.as_array().unwrap() {
+        let name = format!("{}/{}", lock["role"].as_str().unwrap(), lock["id"].as_str().unwrap());
+        let checks = file["locks"].get(&name).and_then(Value::as_array).filter(|checks| !checks.is_empty());
+        assert_eq!(lock["checked"].is_null(), checks.is_none(), "{name}");
+        let Some(checks) = checks else { continue };
+        for engine in ["explore", "loom"] {
+            let by = || checks.iter().filter(|check| check["engine"] == engine);
+            let said = &lock["checked"][engine];
+            assert_eq!(said.is_null(), by().next().is_none(), "{name}");
+            if !said.is_null() {
+                assert_eq!(said["scenarios"], by().count(), "{name}");
+                let executions: u64 = by().map(|check| check["executions"].as_u64().unwrap()).sum();
+                assert_eq!(said["executions"], executions, "{name}");
+            }
+        }
+        let whole = |check: &Value| check["complete"] == true && check["failure"].is_null();
+        let open = lock["checked"]["not_checked"].as_array().unwrap().len();
+        let failures = lock["checked"]["failures"].as_array().unwrap().len();
+        assert!(checks.iter().filter(|check| !whole(check)).count() <= open + failures, "{name}");
+    }
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The files of a folder by their names.
+fn files(folder: &Path) -> BTreeMap<String, String> {
+    let read = |entry: std::io::Result<std::fs::DirEntry>| {
+        let path = entry.unwrap().path();
+        (path.file_name().unwrap().to_string_lossy().into_owned(), std::fs::read_to_string(path).unwrap())
+    };
+    std::fs::read_dir(folder).unwrap().map(read).collect()
+}
+
+#[test]
+fn the_pages_of_the_locks_are_those_that_the_command_writes() {
+    let place = Place::new();
+    let fresh = place.path("locks");
+    assert!(place.output(&["list", "--write-docs", fresh.to_str().unwrap()]).status.success());
+    let (fresh, kept) = (files(&fresh), files(&repository().join("docs/locks")));
+    let names = fresh.keys().chain(kept.keys());
+    let stale: BTreeSet<_> = names.filter(|name| fresh.get(*name) != kept.get(*name)).collect();
+    assert!(
+        stale.is_empty(),
+        "docs/locks is not in step with the registry and docs/checked.json: {stale:?}\n\
+         cargo run --release -p lockswap-cli -- list --write-docs docs/locks"
+    );
+    assert!(fresh.len() > 50);
 }
