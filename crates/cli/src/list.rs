@@ -135,9 +135,17 @@ fn table(columns: Option<u16>) -> String {
     roles.join("\n") + LEGEND + hint
 }
 
-/// What of `paper` says where it was published: all behind the authors.
+/// Columns that [`MEDIUM`] leaves to [`venue`].
+const VENUE: usize = 30;
+
+/// Where a lock was published: what comes behind the authors, and as much of what follows the comma as there is room for.
 fn venue(paper: &str) -> &str {
-    paper.rsplit_once(": ").map_or(paper, |(_, venue)| venue)
+    let venue = paper.rsplit_once(": ").map_or(paper, |(_, venue)| venue);
+    if venue.len() <= VENUE {
+        return venue;
+    }
+    let ends = venue.match_indices(", ").map(|(end, _)| end).filter(|end| *end <= VENUE);
+    &venue[..ends.last().unwrap_or(venue.len())]
 }
 
 fn group(role: Role, columns: u16) -> String {

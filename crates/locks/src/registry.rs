@@ -59,7 +59,7 @@ impl Entry {
     /// glibc's locks.
     pub fn source(&self) -> impl Iterator<Item = &'static str> {
         let parts = self.path.split("::").count();
-        self.path.split("::").skip(1).take(parts.saturating_sub(2))
+        self.path.split("::").map(str::trim).skip(1).take(parts.saturating_sub(2))
     }
 }
 

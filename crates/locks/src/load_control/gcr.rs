@@ -1,4 +1,4 @@
-//! GCR, generic concurrency restriction (Dice, Kogan, EuroSys 2019): a wrapper around any lock.
+//! GCR, generic concurrency restriction (Dice, Kogan, Euro-Par 2019): a wrapper around any lock.
 //!
 //!   active:  [A holder]->[B waits]           at most `ACTIVE` threads use the inner lock (here 2)
 //!   passive: [C top]->[D]->[E] <- tail       the others queue; only the top watches for a place among the active
@@ -185,7 +185,7 @@ unsafe impl<P: Platform, L: TryLock<P>, const ACTIVE: u32, const PROMOTE_EVERY: 
         },
         timed: Timed::Poll,
         summary: "a wrapper around MCS that lets one thread in; the others sleep and are let in by turns",
-        paper: "Dice, Kogan: EuroSys 2019 (restricting concurrency)",
+        paper: "Dice, Kogan: Euro-Par 2019, GCR",
     };
     type Ctx = L::Ctx;
 
