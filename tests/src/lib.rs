@@ -8,7 +8,7 @@ mod packages;
 mod process;
 
 pub use build::{driver, driver_cpp, lockswap, scratch_dir};
-pub use locks::{compare, each_lock, ids, variants, Program, Variant};
+pub use locks::{compare, each_lock, ids, variants, Program, Variant, Which};
 pub use memcache::{free_port, load_memcached};
 pub use packages::{library, need};
 pub use process::{run_with_timeout, start, stop, Outcome};

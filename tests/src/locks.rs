@@ -1,4 +1,4 @@
-//! Every lock, and programs compared on all of them.
+//! The locks that tests run on, and programs compared on them.
 
 use crate::{lockswap, run_with_timeout, Outcome};
 use std::fmt;
@@ -48,26 +48,72 @@ pub fn ids(role: &str) -> Vec<String> {
     chosen.map(|lock| lock["id"].as_str().expect("each lock has an id").to_string()).collect()
 }
 
-/// Every lock that is preloaded, and the NUMA ones on a simulated machine with two nodes. `LOCKSWAP_TEST_LOCKS=a,b`
-/// narrows them down.
-pub fn variants() -> &'static [Variant] {
-    static VARIANTS: OnceLock<Vec<Variant>> = OnceLock::new();
-    VARIANTS.get_or_init(|| {
+/// Locks that stand for all others where each run takes seconds: every way to wait, to lie in the mutex or outside, to
+/// keep a node or none, and every composite.
+const REPRESENTATIVES: [&str; 20] = [
+    "interposed-pthread",
+    "pthreadadapt",
+    "futex",
+    "ttas",
+    "mutexee",
+    "ticket",
+    "partitioned",
+    "mcs_spin",
+    "mcs_stp",
+    "k42",
+    "clh_spin",
+    "hapax",
+    "cna",
+    "c-bo-mcs_stp",
+    "ahmcs",
+    "gcr",
+    "shfllock",
+    "shfllock-b",
+    "asl",
+    "ron-shared",
+];
+
+/// Locks that look at NUMA nodes: they run on a simulated machine with two nodes, too.
+const NUMA: [&str; 6] = ["cna", "shfllock", "c-", "hmcs", "ahmcs", "hbo"];
+
+/// Which locks a test runs on. `LOCKSWAP_TEST_LOCKS=a,b` narrows both down to those that it names, `all` makes both all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Every mutex lock that is preloaded.
+    All,
+    /// One of each kind.
+    Representatives,
+}
+
+/// The locks, and the NUMA ones once more on a simulated machine.
+pub fn variants(which: Which) -> &'static [Variant] {
+    static ALL: OnceLock<Vec<Variant>> = OnceLock::new();
+    static REPRESENTING: OnceLock<Vec<Variant>> = OnceLock::new();
+    let wanted = std::env::var("LOCKSWAP_TEST_LOCKS").ok();
+    let find = || {
         let mut ids = ids("mutex");
-        assert!(ids.iter().any(|id| id == "interposed-pthread"), "lockswap list lacks interposed-pthread: {ids:?}");
+        let missing = REPRESENTATIVES.iter().find(|id| !ids.iter().any(|found| found == *id));
+        assert!(missing.is_none(), "lockswap list lacks {missing:?}: {ids:?}");
         ids.retain(|id| id != "pthread");
-        if let Ok(wanted) = std::env::var("LOCKSWAP_TEST_LOCKS") {
-            ids.retain(|id| wanted.split(',').any(|want| want == id));
+        match &wanted {
+            Some(all) if all == "all" => {}
+            Some(list) => ids.retain(|id| list.split(',').any(|want| want == id)),
+            None if which == Which::All => {}
+            None => ids.retain(|id| REPRESENTATIVES.contains(&id.as_str())),
         }
-        let numa = |id: &&String| id.starts_with("cna") || id.starts_with("shfllock");
+        let numa = |id: &&String| NUMA.iter().any(|name| id.starts_with(name));
         let simulated: Vec<Variant> =
             ids.iter().filter(numa).map(|id| Variant { lock: id.clone(), topology: Some("2x1") }).collect();
         ids.into_iter().map(|lock| Variant { lock, topology: None }).chain(simulated).collect()
-    })
+    };
+    match which {
+        Which::All => ALL.get_or_init(find),
+        Which::Representatives => REPRESENTING.get_or_init(find),
+    }
 }
 
-/// Runs `body` for every variant, `at_once` of them at a time, and fails with all the complaints at the end.
-pub fn each_lock(what: &str, at_once: usize, body: impl Fn(&Variant) -> Result<(), String> + Sync) {
+/// Runs `body` for each of the locks, `at_once` of them at a time, and fails with all the complaints at the end.
+pub fn each_lock(what: &str, which: Which, at_once: usize, body: impl Fn(&Variant) -> Result<(), String> + Sync) {
     let begin = Instant::now();
     let next = AtomicUsize::new(0);
     let complaints = Mutex::new(Vec::new());
@@ -75,7 +121,7 @@ pub fn each_lock(what: &str, at_once: usize, body: impl Fn(&Variant) -> Result<(
         for _ in 0..at_once {
             scope.spawn(|| {
                 // Relaxed: only hands out numbers.
-                while let Some(variant) = variants().get(next.fetch_add(1, Ordering::Relaxed)) {
+                while let Some(variant) = variants(which).get(next.fetch_add(1, Ordering::Relaxed)) {
                     if let Err(complaint) = body(variant) {
                         eprintln!("{what} on {variant}: {complaint}");
                         complaints.lock().expect("no panic").push(format!("{what} on {variant}: {complaint}"));
@@ -84,7 +130,7 @@ pub fn each_lock(what: &str, at_once: usize, body: impl Fn(&Variant) -> Result<(
             });
         }
     });
-    eprintln!("{what}: {} locks in {:.1} s", variants().len(), begin.elapsed().as_secs_f64());
+    eprintln!("{what}: {} locks in {:.1} s", variants(which).len(), begin.elapsed().as_secs_f64());
     let complaints = complaints.into_inner().expect("no panic");
     assert!(complaints.is_empty(), "{} failures:\n{}", complaints.len(), complaints.join("\n----\n"));
 }
@@ -156,10 +202,10 @@ fn shorten(text: &str) -> String {
     format!("{head}... ({} bytes)", text.len())
 }
 
-/// Runs the program without lockswap and on every lock; the results must be the same.
+/// Runs the program without lockswap and on locks of every kind; the results must be the same.
 pub fn compare(program: &Program) {
     let expected = program.plain().unwrap_or_else(|error| panic!("{} without lockswap: {error}", program.name));
-    each_lock(program.name, 1, |variant| {
+    each_lock(program.name, Which::Representatives, 1, |variant| {
         let got = program.on(variant)?;
         if got == expected {
             return Ok(());

@@ -1,6 +1,8 @@
-//! Our own drivers, which call every replaced function, on every lock.
+//! Our own drivers, which call every replaced function, on locks of every kind.
 
-use lockswap_e2e::{driver, driver_cpp, each_lock, need, run_with_timeout, scratch_dir, variants, Outcome, Variant};
+use lockswap_e2e::{
+    driver, driver_cpp, each_lock, need, run_with_timeout, scratch_dir, variants, Outcome, Variant, Which,
+};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -27,7 +29,7 @@ fn all_on_each_lock(name: &str, program: &Path) {
         let done = |line: &&str| line.starts_with("ok ") || line.starts_with("skip ");
         outcome.stdout.lines().filter(done).count()
     };
-    each_lock(name, 2, |variant| {
+    each_lock(name, Which::Representatives, 2, |variant| {
         let outcome = run_with_timeout(&mut variant.command(&[], program, &["all".to_string()]), LIMIT);
         verdict(&outcome)?;
         eprintln!("{name} on {variant}: {:.1} s", outcome.took.as_secs_f64());
@@ -39,13 +41,13 @@ fn all_on_each_lock(name: &str, program: &Path) {
 }
 
 #[test]
-fn c_driver_on_every_lock() {
+fn c_driver_on_every_kind_of_lock() {
     need("cc", "gcc");
     all_on_each_lock("C driver", driver());
 }
 
 #[test]
-fn cpp_driver_on_every_lock() {
+fn cpp_driver_on_every_kind_of_lock() {
     need("c++", "g++");
     all_on_each_lock("C++ driver", driver_cpp());
 }
@@ -100,12 +102,12 @@ fn interception(variant: &Variant) -> Result<(), String> {
 
 #[test]
 fn statistics_prove_interception() {
-    each_lock("known_numbers", 1, interception);
+    each_lock("known_numbers", Which::All, 1, interception);
 }
 
 #[test]
 fn statistics_count_children() {
-    let variant = variants().iter().find(|variant| !glibcs(variant)).expect("some lock");
+    let variant = variants(Which::Representatives).iter().find(|variant| !glibcs(variant)).expect("some lock");
     let stats = statistics(variant, &["known_numbers", "known_numbers"]).unwrap_or_else(|error| panic!("{error}"));
     expect(&stats, "passed_through", "robust", |n| n == 6).unwrap_or_else(|error| panic!("{error}"));
     expect(&stats, "replaced", "mutex", |n| n >= 14).unwrap_or_else(|error| panic!("{error}"));
@@ -118,7 +120,7 @@ fn roles_are_chosen_apart() {
         ["rwlock_basic", "rwlock_readers_share", "spin_basic", "spin_exclusion", "mutex_basic", "known_numbers"];
     let sub_tests: Vec<String> = sub_tests.map(String::from).to_vec();
     for options in [["--rwlock", "pthread"], ["--rwlock", "rw-futex"], ["--spin", "pthread"], ["--spin", "backoff"]] {
-        let variant = &variants()[0];
+        let variant = &variants(Which::Representatives)[0];
         let outcome = run_with_timeout(&mut variant.command(&options, driver(), &sub_tests), LIMIT);
         verdict(&outcome).unwrap_or_else(|error| panic!("{variant} {options:?}: {error}"));
     }

@@ -2,7 +2,7 @@
 
 use lockswap_e2e::{
     compare, each_lock, free_port, library, load_memcached, lockswap, need, run_with_timeout, scratch_dir, start, stop,
-    Outcome, Program, Variant,
+    Outcome, Program, Variant, Which,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -114,7 +114,7 @@ fn stress_ng_ends_on_time() {
     };
     run(None, "1").unwrap_or_else(|error| panic!("stress-ng without lockswap: {error}"));
     let seconds = |variant: &Variant| if variant.lock == "futex" { "3" } else { "1" };
-    each_lock("stress-ng --mutex", 1, |variant| run(Some(variant), seconds(variant)));
+    each_lock("stress-ng --mutex", Which::Representatives, 1, |variant| run(Some(variant), seconds(variant)));
 }
 
 fn serve_and_load(mut command: Command, port: u16) -> Result<String, String> {
@@ -143,7 +143,7 @@ fn memcached() {
     plain.args(arguments(port));
     let expected = serve_and_load(plain, port).unwrap_or_else(|error| panic!("memcached without lockswap: {error}"));
     assert_eq!(expected, "1500 increments");
-    each_lock("memcached", 1, |variant| {
+    each_lock("memcached", Which::Representatives, 1, |variant| {
         let port = free_port();
         let got = serve_and_load(variant.command(&[], &path, &arguments(port)), port)?;
         if got == expected {
@@ -224,7 +224,7 @@ fn jemalloc_in_both_orders() {
     for program in [python_program(), db_bench_program()] {
         let expected = program.plain().unwrap_or_else(|error| panic!("{} without lockswap: {error}", program.name));
         for (order, first, second) in [("ours first", &ours, &jemalloc), ("jemalloc first", &jemalloc, &ours)] {
-            each_lock(&format!("{} with jemalloc, {order}", program.name), 1, |variant| {
+            each_lock(&format!("{} with jemalloc, {order}", program.name), Which::Representatives, 1, |variant| {
                 let mut arguments = program.arguments.clone();
                 arguments.insert(0, program.program.to_str().expect("plain name").to_string());
                 let mut wrapped = Program::new(program.name, PathBuf::from("/usr/bin/env"), &[]);

@@ -1,6 +1,6 @@
 //! `lockswap torture` on every lock, shortly: with a seed that stays the same, and with one that is new each time.
 
-use lockswap_e2e::{each_lock, ids, lockswap, run_with_timeout, Variant};
+use lockswap_e2e::{each_lock, ids, lockswap, run_with_timeout, Variant, Which};
 use std::hash::{BuildHasher, Hasher};
 use std::process::Command;
 use std::time::Duration;
@@ -34,7 +34,7 @@ fn new_seed() -> u64 {
 #[test]
 fn every_mutex_lock() {
     let seeds = [FIXED_SEED, new_seed()];
-    each_lock("torture", 2, |variant| {
+    each_lock("torture", Which::All, 2, |variant| {
         seeds.iter().try_for_each(|&seed| torture(Some(variant), &["--lock", &variant.lock], seed))
     });
 }
