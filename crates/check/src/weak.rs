@@ -134,6 +134,8 @@ loom::lazy_static! {
 
 /// Slots of a shared table: few, so that locks meet in them.
 const SLOTS: usize = 2;
+/// Choices in one execution: more count as a limit that was hit, not as an error.
+const MOST_BRANCHES: usize = 3_000;
 /// Looks of a timed wait.
 const LOOKS: u32 = 2;
 
@@ -291,6 +293,8 @@ pub struct Report {
     pub executions: u64,
     /// Whether these were all.
     pub exhausted: bool,
+    /// Whether one of them was cut off because it was too long.
+    pub endless: bool,
     /// What went wrong.
     pub failure: Option<String>,
 }
@@ -302,7 +306,9 @@ pub fn explore(preemptions: Option<usize>, time: Duration, scenario: fn()) -> Re
     let mut model = loom::model::Builder::new();
     model.preemption_bound = preemptions;
     model.max_duration = Some(time);
-    model.max_branches = 3_000;
+    model.max_branches = MOST_BRANCHES;
+    // Loom looks at the clock this often, executions.
+    model.checkpoint_interval = 64;
     let start = Instant::now();
     let mutant = mutation::active();
     let result = std::panic::catch_unwind(AssertUnwindSafe(|| {
@@ -317,10 +323,11 @@ pub fn explore(preemptions: Option<usize>, time: Duration, scenario: fn()) -> Re
         text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_else(|| "panic".into())
     });
     let is_limit = |message: &String| message.contains("maximum number of branches");
-    let limited = start.elapsed() >= time || failure.as_ref().is_some_and(is_limit);
+    let endless = failure.as_ref().is_some_and(is_limit);
     Report {
         executions: executions.load(Relaxed),
-        exhausted: !limited,
+        exhausted: !endless && start.elapsed() < time,
+        endless,
         failure: failure.filter(|text| !is_limit(text)),
     }
 }
