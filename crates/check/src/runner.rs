@@ -7,55 +7,56 @@ use lockswap_conformance::small::Scenario;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// How much to do for each scenario.
+/// How much to do for each scenario. Executions are counted, not time, so that a busy machine finds the same.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     /// The bound on preemptions is raised up to this.
     pub preemptions: u32,
     /// Executions of the explorer under one bound.
     pub executions: u64,
-    /// Time for the explorer after which the bound is not raised any more.
-    pub explore_time: Duration,
-    /// Time for loom without a bound on preemptions; with two threads only.
-    pub weak_time: Duration,
-    /// Time for loom with bounds, where there was no end without one; zero: not tried.
-    pub weak_time_bounded: Duration,
+    /// Executions of loom without a bound on preemptions; with two threads only.
+    pub weak_executions: u64,
+    /// Executions of loom with bounds, where there was no end without one; 0: not tried.
+    pub weak_executions_bounded: u64,
     /// Most threads under loom.
     pub weak_threads: usize,
+    /// Time after which a search under loom ends, and after which the explorer's bound is not raised any more.
+    pub time: Duration,
 }
 
 impl Budget {
     /// A minute for all locks together on two CPUs: for the tests.
     pub const SHORT: Budget = Budget {
         preemptions: 2,
-        executions: 60_000,
-        explore_time: Duration::from_millis(40),
-        weak_time: Duration::from_millis(150),
-        weak_time_bounded: Duration::ZERO,
+        executions: 15_000,
+        weak_executions: 1_000,
+        weak_executions_bounded: 0,
         weak_threads: 2,
+        time: Duration::from_secs(2),
     };
     /// A quarter of an hour for all locks together on one CPU: for the published table.
     pub const LONG: Budget = Budget {
         preemptions: 5,
-        executions: 1_000_000,
-        explore_time: Duration::from_millis(300),
-        weak_time: Duration::from_millis(700),
-        weak_time_bounded: Duration::from_millis(700),
+        executions: 80_000,
+        weak_executions: 6_000,
+        weak_executions_bounded: 6_000,
         weak_threads: 3,
+        time: Duration::from_secs(20),
     };
     /// For one mutant in one scenario.
     pub const MUTANT: Budget = Budget {
         preemptions: 3,
-        executions: 100_000,
-        explore_time: Duration::from_millis(100),
-        weak_time: Duration::from_millis(700),
-        weak_time_bounded: Duration::from_millis(900),
+        executions: 50_000,
+        weak_executions: 3_000,
+        weak_executions_bounded: 6_000,
         weak_threads: 3,
+        time: Duration::from_secs(10),
     };
 
-    /// So much time for each scenario on each machine.
+    /// So much time for each scenario on each machine, however many executions.
     pub fn with_time(self, time: Duration) -> Budget {
-        Budget { explore_time: time, weak_time: time / 2, weak_time_bounded: time / 2, executions: u64::MAX, ..self }
+        let most = u64::MAX / 2;
+        Budget { executions: most, weak_executions: most, weak_executions_bounded: most, time, ..self }
     }
 }
 
@@ -171,7 +172,7 @@ pub fn explore(subject: &Subject, scenario: &Scenario, budget: Budget) -> Checke
         let factor = report.executions / u64::max(before, 1);
         before = report.executions;
         let next = start.elapsed() * (factor as u32).max(2);
-        if report.executions.saturating_mul(factor) > budget.executions || next > budget.explore_time {
+        if report.executions.saturating_mul(factor) > budget.executions || next > budget.time {
             break;
         }
     }
@@ -223,7 +224,8 @@ pub fn replay(scenario: &Scenario, schedule: &Schedule) -> (Option<String>, Stri
 pub fn weak(scenario: &Scenario, budget: Budget) -> Checked {
     let mut checked = Checked::new(Engine::Loom, scenario);
     if scenario.threads <= 2 {
-        let report = weak::explore(None, budget.weak_time, scenario.run);
+        // The other half of the time is for the bounds.
+        let report = weak::explore(None, budget.weak_executions, budget.time / 2, scenario.run);
         checked.executions = report.executions;
         checked.complete = report.exhausted;
         checked.endless = report.endless;
@@ -233,11 +235,14 @@ pub fn weak(scenario: &Scenario, budget: Budget) -> Checked {
         }
     }
     let start = Instant::now();
+    let mut executions = budget.weak_executions_bounded;
     for preemptions in 1..=budget.preemptions {
-        let Some(left) = budget.weak_time_bounded.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) else {
+        let time = budget.time.saturating_sub(start.elapsed());
+        if executions == 0 || time.is_zero() {
             break;
-        };
-        let report = weak::explore(Some(preemptions as usize), left, scenario.run);
+        }
+        let report = weak::explore(Some(preemptions as usize), executions, time, scenario.run);
+        executions = executions.saturating_sub(report.executions);
         checked.endless |= report.endless;
         if report.exhausted {
             checked.complete = true;

@@ -299,15 +299,17 @@ pub struct Report {
     pub failure: Option<String>,
 }
 
-/// Runs `scenario` in every way for at most `time`, with at most `preemptions` preemptions if that is given.
-pub fn explore(preemptions: Option<usize>, time: Duration, scenario: fn()) -> Report {
+/// Runs `scenario` in every way, at most about `most` times and for at most `time`, with at most `preemptions` preemptions
+/// if that is given.
+pub fn explore(preemptions: Option<usize>, most: u64, time: Duration, scenario: fn()) -> Report {
     let executions = Arc::new(AtomicU64::new(0));
     let counter = executions.clone();
     let mut model = loom::model::Builder::new();
     model.preemption_bound = preemptions;
     model.max_duration = Some(time);
+    model.max_permutations = usize::try_from(most).ok();
     model.max_branches = MOST_BRANCHES;
-    // Loom looks at the clock this often, executions.
+    // Loom looks at the clock and at the number this often, executions; it ends before the one that it counts then.
     model.checkpoint_interval = 64;
     let start = Instant::now();
     let mutant = mutation::active();
@@ -326,7 +328,7 @@ pub fn explore(preemptions: Option<usize>, time: Duration, scenario: fn()) -> Re
     let endless = failure.as_ref().is_some_and(is_limit);
     Report {
         executions: executions.load(Relaxed),
-        exhausted: !endless && start.elapsed() < time,
+        exhausted: !endless && start.elapsed() < time && executions.load(Relaxed) + 1 < most,
         endless,
         failure: failure.filter(|text| !is_limit(text)),
     }

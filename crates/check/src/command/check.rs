@@ -19,7 +19,7 @@ pub struct CheckArgs {
     /// Highest bound on preemptions.
     #[arg(long, value_name = "N", default_value_t = Budget::LONG.preemptions)]
     preemptions: u32,
-    /// Seconds for each scenario on each machine [default: 0.3 in the explorer, up to 1.4 in loom]
+    /// Seconds for each scenario on each machine [default: a number of executions instead]
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
     /// Locks that are checked at the same time.

@@ -34,19 +34,19 @@ pub const WORKER: &str = "mutants-worker";
 /// What counts: the locks' own source.
 const SOURCES: &str = "crates/locks/src/";
 /// Locks on which a mutant in shared source is tried.
-const MOST_LOCKS: usize = 8;
+const MOST_LOCKS: usize = 4;
 /// No new scenario is tried on a mutant after this.
-const PER_MUTANT: Duration = Duration::from_secs(12);
+const PER_MUTANT: Duration = Duration::from_secs(40);
 /// A scenario that does not answer for so long hangs: several times what [`Budget::MUTANT`] allows.
-const HANGS: Duration = Duration::from_secs(20);
+const HANGS: Duration = Duration::from_secs(45);
 /// The search for places.
 const SEARCH: Budget = Budget {
     preemptions: 2,
-    executions: 20_000,
-    explore_time: Duration::from_millis(20),
-    weak_time: Duration::from_millis(150),
-    weak_time_bounded: Duration::from_millis(250),
+    executions: 4_000,
+    weak_executions: 400,
+    weak_executions_bounded: 400,
     weak_threads: 3,
+    time: Duration::from_secs(3),
 };
 
 /// One scenario of one lock.
