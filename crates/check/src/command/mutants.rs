@@ -53,8 +53,8 @@ const SEARCH: Budget = Budget {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct Target {
     threads: usize,
-    /// Places of the lock: locks with few are cheap.
-    size: usize,
+    /// Share of the lock's mutants that lie in other files, per mille: a lock shows most about its own file.
+    apart: usize,
     /// Position in the list of subjects.
     subject: usize,
     engine: Engine,
@@ -87,11 +87,10 @@ struct Verdict {
 pub fn run(args: MutantsArgs) -> Outcome {
     let subjects = super::wanted(&args.locks)?;
     let start = Instant::now();
-    let mut plan = search(&subjects, args.jobs);
+    let plan = search(&subjects, args.jobs);
     let orders = unseen_orders(&plan, args.locks.is_empty());
     eprintln!("{} mutants, found in {:.0} s", plan.len(), start.elapsed().as_secs_f64());
-    // Worst first, so that no job is left with a long one at the end.
-    let queue = Mutex::new(std::mem::take(&mut plan).into_iter());
+    let queue = Mutex::new(plan.into_iter());
     let verdicts = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..args.jobs.max(1) {
@@ -142,11 +141,11 @@ fn search(subjects: &[Subject], jobs: usize) -> Vec<(Mutant, Vec<Target>)> {
     let mut plan: Vec<_> = found.into_inner().expect("no job panics").into_iter().collect();
     for (_, targets) in &mut plan {
         targets.sort();
-        let mut locks: Vec<_> = targets.iter().map(|target| (target.size, target.subject)).collect();
+        let mut locks: Vec<_> = targets.iter().map(|target| (target.apart, target.subject)).collect();
         locks.sort();
         locks.dedup();
         locks.truncate(MOST_LOCKS);
-        targets.retain(|target| locks.contains(&(target.size, target.subject)));
+        targets.retain(|target| locks.contains(&(target.apart, target.subject)));
     }
     plan
 }
@@ -162,7 +161,7 @@ fn passed(index: usize, subject: &Subject) -> BTreeMap<Mutant, Vec<Target>> {
             let mut endless = false;
             let seen = mutation::record(|| endless = attempt(subject, engine, position, SEARCH).endless);
             let target =
-                Target { threads: scenario.threads, size: 0, subject: index, engine, scenario: position, endless };
+                Target { threads: scenario.threads, apart: 0, subject: index, engine, scenario: position, endless };
             for mutant in seen.into_iter().filter(|mutant| mutant.place.file.starts_with(SOURCES)) {
                 found.entry(mutant).or_default().push(target.clone());
             }
@@ -170,8 +169,13 @@ fn passed(index: usize, subject: &Subject) -> BTreeMap<Mutant, Vec<Target>> {
     };
     add(Engine::Explore, &subject.explore);
     add(Engine::Loom, &subject.weak);
-    let size = found.len();
-    found.values_mut().flatten().for_each(|target| target.size = size);
+    let all = found.len();
+    let mut in_file = HashMap::<String, usize>::new();
+    found.keys().for_each(|mutant| *in_file.entry(mutant.place.file.clone()).or_default() += 1);
+    for (mutant, targets) in &mut found {
+        let apart = 1000 - 1000 * in_file[&mutant.place.file] / all;
+        targets.iter_mut().for_each(|target| target.apart = apart);
+    }
     found
 }
 
