@@ -5,7 +5,7 @@
 
 use lockswap_platform::Ordering;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::panic::Location;
 
@@ -21,7 +21,7 @@ pub struct Place {
 }
 
 impl Place {
-    fn of(location: &Location<'_>) -> Place {
+    fn of(location: &'static Location<'static>) -> Place {
         Place { file: location.file().to_owned(), line: location.line(), column: location.column() }
     }
 
@@ -37,7 +37,7 @@ impl fmt::Display for Place {
 }
 
 /// What is left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Wait {
     /// A spin ends although its condition does not hold; a result is all zero.
     Spin,
@@ -46,7 +46,7 @@ pub enum Wait {
 }
 
 /// What a mutant does differently.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Change {
     /// Reads without Acquire.
     DropAcquire,
@@ -79,7 +79,7 @@ pub struct Mutant {
 thread_local! {
     static ACTIVE: RefCell<Option<Mutant>> = const { RefCell::new(None) };
     static RECORDING: Cell<bool> = const { Cell::new(false) };
-    static SEEN: RefCell<BTreeSet<Mutant>> = const { RefCell::new(BTreeSet::new()) };
+    static SEEN: RefCell<HashSet<(*const Location<'static>, Change)>> = RefCell::default();
 }
 
 /// Makes `mutant` the code that is checked on this thread from now on; nothing: the code as it is.
@@ -98,12 +98,13 @@ pub fn record(f: impl FnOnce()) -> BTreeSet<Mutant> {
     RECORDING.set(true);
     f();
     RECORDING.set(false);
-    SEEN.take()
+    // SAFETY: the pointers were made from references to static locations.
+    SEEN.take().into_iter().map(|(place, change)| Mutant { place: Place::of(unsafe { &*place }), change }).collect()
 }
 
-fn see(location: &Location<'_>, change: Change) -> bool {
+fn see(location: &'static Location<'static>, change: Change) -> bool {
     if RECORDING.get() {
-        SEEN.with_borrow_mut(|seen| seen.insert(Mutant { place: Place::of(location), change }));
+        SEEN.with_borrow_mut(|seen| seen.insert((&raw const *location, change)));
     }
     ACTIVE.with_borrow(|active| {
         active.as_ref().is_some_and(|mutant| mutant.change == change && mutant.place.is(location))
@@ -111,7 +112,7 @@ fn see(location: &Location<'_>, change: Change) -> bool {
 }
 
 /// The order that an access at `location` has, where the source says `order`.
-pub fn order(location: &Location<'_>, order: Ordering) -> Ordering {
+pub fn order(location: &'static Location<'static>, order: Ordering) -> Ordering {
     let acquires = matches!(order, Ordering::Acquire | Ordering::AcqRel | Ordering::SeqCst);
     let releases = matches!(order, Ordering::Release | Ordering::AcqRel | Ordering::SeqCst);
     let without_acquire = acquires && see(location, Change::DropAcquire);
@@ -127,12 +128,12 @@ pub fn order(location: &Location<'_>, order: Ordering) -> Ordering {
 }
 
 /// Whether the wait or wake-up at `location` is left out.
-pub fn skips(wait: Wait, location: &Location<'_>) -> bool {
+pub fn skips(wait: Wait, location: &'static Location<'static>) -> bool {
     see(location, Change::Skip(wait))
 }
 
 /// What a wait that is left out returns.
-pub fn skipped_wait<R>(wait: Wait, location: &Location<'_>) -> Option<R> {
+pub fn skipped_wait<R>(wait: Wait, location: &'static Location<'static>) -> Option<R> {
     // SAFETY: waits return nothing, numbers and pointers; a mutant that is to be caught may hold a wrong one.
     skips(wait, location).then(|| unsafe { std::mem::zeroed() })
 }

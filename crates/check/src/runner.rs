@@ -7,48 +7,76 @@ use lockswap_conformance::small::Scenario;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// How much to do for each scenario.
+/// How much to do for each scenario. Executions are counted, not time, so that a busy machine finds the same.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// The explorer raises its bound on preemptions up to this.
+    /// The bound on preemptions is raised up to this.
     pub preemptions: u32,
     /// Executions of the explorer under one bound.
     pub executions: u64,
-    /// Time for the explorer after which the bound is not raised any more.
-    pub explore_time: Duration,
-    /// Time for loom with two threads.
-    pub weak_time: Duration,
-    /// Time for loom with three threads; none: not tried.
-    pub weak_time_of_three: Duration,
+    /// Executions of loom without a bound on preemptions; with two threads only.
+    pub weak_executions: u64,
+    /// Executions of loom with bounds, where there was no end without one; 0: not tried.
+    pub weak_executions_bounded: u64,
+    /// Most threads under loom.
+    pub weak_threads: usize,
+    /// Time after which a search under loom ends, and after which the explorer's bound is not raised any more.
+    pub time: Duration,
 }
 
 impl Budget {
-    /// Seconds for all locks together: for the tests.
+    /// A minute for all locks together on two CPUs: for the tests.
     pub const SHORT: Budget = Budget {
         preemptions: 2,
-        executions: 60_000,
-        explore_time: Duration::from_millis(50),
-        weak_time: Duration::from_millis(250),
-        weak_time_of_three: Duration::ZERO,
+        executions: 15_000,
+        weak_executions: 1_000,
+        weak_executions_bounded: 0,
+        weak_threads: 2,
+        time: Duration::from_secs(2),
     };
-    /// For the published table.
+    /// A quarter of an hour for all locks together on one CPU: for the published table.
     pub const LONG: Budget = Budget {
         preemptions: 5,
-        executions: 3_000_000,
-        explore_time: Duration::from_secs(2),
-        weak_time: Duration::from_secs(10),
-        weak_time_of_three: Duration::from_secs(5),
+        executions: 80_000,
+        weak_executions: 6_000,
+        weak_executions_bounded: 6_000,
+        weak_threads: 3,
+        time: Duration::from_secs(20),
     };
+    /// For one mutant in one scenario.
+    pub const MUTANT: Budget = Budget {
+        preemptions: 3,
+        executions: 50_000,
+        weak_executions: 3_000,
+        weak_executions_bounded: 6_000,
+        weak_threads: 3,
+        time: Duration::from_secs(10),
+    };
+
+    /// So much time for each scenario on each machine, however many executions.
+    pub fn with_time(self, time: Duration) -> Budget {
+        let most = u64::MAX / 2;
+        Budget { executions: most, weak_executions: most, weak_executions_bounded: most, time, ..self }
+    }
 }
 
 /// The machine that a check ran on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
     /// Interleavings, sequentially consistent, bounded preemptions.
     Explore,
     /// Executions of the C11 memory model.
     Loom,
+}
+
+impl std::fmt::Display for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Engine::Explore => "explorer",
+            Engine::Loom => "loom",
+        })
+    }
 }
 
 /// How far one check came.
@@ -62,31 +90,56 @@ pub struct Checked {
     pub threads: usize,
     /// Executions seen in the last complete search, or in the one that was cut off.
     pub executions: u64,
-    /// Preemptions up to which every execution was seen; nothing: not one bound was finished (explorer), or there was
-    /// none (loom).
+    /// Preemptions up to which every execution was seen; nothing: not one bound was finished, or there was none (loom).
     pub preemptions: Option<u32>,
-    /// Whether the search was finished, up to that bound.
+    /// Whether a search was finished, up to that bound.
     pub complete: bool,
+    /// An execution was longer than the machine allows: it may be one without end.
+    #[serde(skip)]
+    pub endless: bool,
     /// What went wrong, with what replays it.
     pub failure: Option<String>,
+}
+
+impl Checked {
+    fn new(engine: Engine, scenario: &Scenario) -> Checked {
+        Checked {
+            engine,
+            scenario: scenario.name.to_owned(),
+            threads: scenario.threads,
+            executions: 0,
+            preemptions: None,
+            complete: false,
+            endless: false,
+            failure: None,
+        }
+    }
+
+    /// How far the search came, in words.
+    pub fn reach(&self) -> String {
+        match (self.complete, self.preemptions) {
+            _ if self.failure.is_some() => "FAILED".into(),
+            (true, Some(bound)) => format!("complete up to {bound} preemptions"),
+            (true, None) => "complete".into(),
+            (false, _) => "limit reached, not complete".into(),
+        }
+    }
+}
+
+/// One execution of the explorer.
+fn execution(scenario: &Scenario) -> impl Fn() {
+    let run = scenario.run;
+    move || {
+        clear_tables();
+        run();
+    }
 }
 
 /// Raises the bound on preemptions as long as the budget allows.
 pub fn explore(subject: &Subject, scenario: &Scenario, budget: Budget) -> Checked {
     let start = Instant::now();
-    let run = || {
-        clear_tables();
-        (scenario.run)();
-    };
-    let mut checked = Checked {
-        engine: Engine::Explore,
-        scenario: scenario.name.to_owned(),
-        threads: scenario.threads,
-        executions: 0,
-        preemptions: None,
-        complete: false,
-        failure: None,
-    };
+    let run = execution(scenario);
+    let mut checked = Checked::new(Engine::Explore, scenario);
     let mut before = 0;
     for preemptions in 0..=budget.preemptions {
         let report = explore::explore(bounds(preemptions, budget.executions), &run);
@@ -96,16 +149,22 @@ pub fn explore(subject: &Subject, scenario: &Scenario, budget: Budget) -> Checke
                 checked.preemptions = Some(preemptions);
                 checked.complete = true;
             }
-            End::Limit(_) => {
+            End::Limit(what) => {
                 if !checked.complete {
                     checked.executions = report.executions;
                 }
+                checked.endless = what == "steps";
                 break;
             }
             End::Failed(failure) => {
-                let choices: Vec<_> = failure.choices.iter().map(u16::to_string).collect();
-                let replay = format!("replay '{}' '{}' {}", subject.name(), scenario.name, choices.join("."));
-                checked.failure = Some(format!("{}; to see the steps: {replay}", failure.message));
+                let schedule = Schedule { preemptions, choices: failure.choices };
+                checked.executions = report.executions;
+                checked.failure = Some(format!(
+                    "{}; to see the steps: cargo run --profile prove -p lockswap-check -- replay '{}' '{}' {schedule}",
+                    failure.message,
+                    subject.name(),
+                    scenario.name,
+                ));
                 return checked;
             }
         }
@@ -113,7 +172,7 @@ pub fn explore(subject: &Subject, scenario: &Scenario, budget: Budget) -> Checke
         let factor = report.executions / u64::max(before, 1);
         before = report.executions;
         let next = start.elapsed() * (factor as u32).max(2);
-        if report.executions * factor > budget.executions || next > budget.explore_time {
+        if report.executions.saturating_mul(factor) > budget.executions || next > budget.time {
             break;
         }
     }
@@ -125,25 +184,84 @@ pub fn bounds(preemptions: u32, executions: u64) -> Bounds {
     Bounds { preemptions, rarities: 1, steps: 3_000, executions }
 }
 
-/// Runs a scenario under loom.
-pub fn weak(scenario: &Scenario, budget: Budget) -> Checked {
-    let time = if scenario.threads > 2 { budget.weak_time_of_three } else { budget.weak_time };
-    let report = weak::explore(None, time, scenario.run);
-    Checked {
-        engine: Engine::Loom,
-        scenario: scenario.name.to_owned(),
-        threads: scenario.threads,
-        executions: report.executions,
-        preemptions: None,
-        complete: report.exhausted,
-        failure: report.failure,
+/// One execution of the explorer: the bound under which it was found decides where there is a choice at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// The bound on preemptions.
+    pub preemptions: u32,
+    /// The choices.
+    pub choices: Vec<u16>,
+}
+
+impl std::fmt::Display for Schedule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let choices: Vec<_> = self.choices.iter().map(u16::to_string).collect();
+        write!(f, "{}:{}", self.preemptions, choices.join("."))
     }
+}
+
+impl std::str::FromStr for Schedule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Schedule, String> {
+        let wrong = || format!("'{text}' is no schedule: it looks like 2:0.1.0.3, as a failed check prints it");
+        let (preemptions, choices) = text.split_once(':').ok_or_else(wrong)?;
+        let choices: Result<_, _> = choices
+            .split('.')
+            .filter(|choice| !choice.is_empty())
+            .map(|choice| choice.parse().map_err(|_| wrong()))
+            .collect();
+        Ok(Schedule { preemptions: preemptions.parse().map_err(|_| wrong())?, choices: choices? })
+    }
+}
+
+/// Runs one execution again: what went wrong in it, and every step.
+pub fn replay(scenario: &Scenario, schedule: &Schedule) -> (Option<String>, String) {
+    explore::replay(bounds(schedule.preemptions, 1), &schedule.choices, &execution(scenario))
+}
+
+/// Runs a scenario under loom: without a bound on preemptions, and if that does not end, with one that is raised.
+pub fn weak(scenario: &Scenario, budget: Budget) -> Checked {
+    let mut checked = Checked::new(Engine::Loom, scenario);
+    if scenario.threads <= 2 {
+        // The other half of the time is for the bounds.
+        let report = weak::explore(None, budget.weak_executions, budget.time / 2, scenario.run);
+        checked.executions = report.executions;
+        checked.complete = report.exhausted;
+        checked.endless = report.endless;
+        checked.failure = report.failure;
+        if checked.complete || checked.endless || checked.failure.is_some() {
+            return checked;
+        }
+    }
+    let start = Instant::now();
+    let mut executions = budget.weak_executions_bounded;
+    for preemptions in 1..=budget.preemptions {
+        let time = budget.time.saturating_sub(start.elapsed());
+        if executions == 0 || time.is_zero() {
+            break;
+        }
+        let report = weak::explore(Some(preemptions as usize), executions, time, scenario.run);
+        executions = executions.saturating_sub(report.executions);
+        checked.endless |= report.endless;
+        if report.exhausted {
+            checked.complete = true;
+            checked.preemptions = Some(preemptions);
+            checked.executions = report.executions;
+            continue;
+        }
+        checked.failure = report.failure;
+        if !checked.complete {
+            checked.executions = u64::max(checked.executions, report.executions);
+        }
+        break;
+    }
+    checked
 }
 
 /// The scenarios that loom runs within the budget.
 pub fn weak_scenarios(subject: &Subject, budget: Budget) -> impl Iterator<Item = &Scenario> {
-    let most = if budget.weak_time_of_three.is_zero() { 2 } else { 3 };
-    subject.weak.iter().filter(move |scenario| (2..=most).contains(&scenario.threads))
+    subject.weak.iter().filter(move |scenario| (2..=budget.weak_threads).contains(&scenario.threads))
 }
 
 /// Everything about one lock.

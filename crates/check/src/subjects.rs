@@ -21,6 +21,16 @@ pub struct Subject {
 }
 
 impl Subject {
+    /// The role and the id, as `docs/checked.json` has them: `mutex/mcs_spin`.
+    pub fn key(&self) -> String {
+        let role = match self.role {
+            Role::Mutex => "mutex",
+            Role::RwLock => "rwlock",
+            Role::Spin => "spin",
+        };
+        format!("{role}/{}", self.id)
+    }
+
     /// `id`, with the variant behind it if there is one.
     pub fn name(&self) -> String {
         if self.variant.is_empty() {

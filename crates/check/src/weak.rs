@@ -134,6 +134,8 @@ loom::lazy_static! {
 
 /// Slots of a shared table: few, so that locks meet in them.
 const SLOTS: usize = 2;
+/// Choices in one execution: more count as a limit that was hit, not as an error.
+const MOST_BRANCHES: usize = 3_000;
 /// Looks of a timed wait.
 const LOOKS: u32 = 2;
 
@@ -291,18 +293,24 @@ pub struct Report {
     pub executions: u64,
     /// Whether these were all.
     pub exhausted: bool,
+    /// Whether one of them was cut off because it was too long.
+    pub endless: bool,
     /// What went wrong.
     pub failure: Option<String>,
 }
 
-/// Runs `scenario` in every way for at most `time`, with at most `preemptions` preemptions if that is given.
-pub fn explore(preemptions: Option<usize>, time: Duration, scenario: fn()) -> Report {
+/// Runs `scenario` in every way, at most about `most` times and for at most `time`, with at most `preemptions` preemptions
+/// if that is given.
+pub fn explore(preemptions: Option<usize>, most: u64, time: Duration, scenario: fn()) -> Report {
     let executions = Arc::new(AtomicU64::new(0));
     let counter = executions.clone();
     let mut model = loom::model::Builder::new();
     model.preemption_bound = preemptions;
     model.max_duration = Some(time);
-    model.max_branches = 3_000;
+    model.max_permutations = usize::try_from(most).ok();
+    model.max_branches = MOST_BRANCHES;
+    // Loom looks at the clock and at the number this often, executions; it ends before the one that it counts then.
+    model.checkpoint_interval = 64;
     let start = Instant::now();
     let mutant = mutation::active();
     let result = std::panic::catch_unwind(AssertUnwindSafe(|| {
@@ -317,10 +325,11 @@ pub fn explore(preemptions: Option<usize>, time: Duration, scenario: fn()) -> Re
         text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_else(|| "panic".into())
     });
     let is_limit = |message: &String| message.contains("maximum number of branches");
-    let limited = start.elapsed() >= time || failure.as_ref().is_some_and(is_limit);
+    let endless = failure.as_ref().is_some_and(is_limit);
     Report {
         executions: executions.load(Relaxed),
-        exhausted: !limited,
+        exhausted: !endless && start.elapsed() < time && executions.load(Relaxed) + 1 < most,
+        endless,
         failure: failure.filter(|text| !is_limit(text)),
     }
 }

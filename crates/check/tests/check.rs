@@ -1,15 +1,33 @@
 //! Every lock, in the explorer and under loom, as far as seconds go; `lockswap-check check` goes further.
 
+use lockswap_check::explore::{Explore, Virtual};
 use lockswap_check::mutation::{self, Change, Mutant};
-use lockswap_check::runner::{self, Budget, Checked, Engine};
+use lockswap_check::runner::{self, Budget, Checked, Engine, Schedule};
 use lockswap_check::subjects::{self, Subject};
+use lockswap_check::weak::{Modelled, Weak};
+use lockswap_conformance::small;
+use lockswap_locks::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use lockswap_locks::registry::Role;
+use lockswap_locks::{IsHeld, RawLock, TimedLock, TryLock};
+use lockswap_platform::{AtomicInt, Ordering, Platform};
+use std::sync::Mutex;
 
-/// The locks that `LOCKSWAP_TEST_LOCKS=a,b` names, or all.
-fn wanted() -> Vec<Subject> {
+/// Runs `check` on the locks that `LOCKSWAP_TEST_LOCKS=a,b` names, or on all, on two threads. Both machines keep what they
+/// know per thread.
+fn each_lock(check: impl Fn(&Subject) + Sync) {
     let wanted = std::env::var("LOCKSWAP_TEST_LOCKS").ok();
     let mut all = subjects::all();
     all.retain(|subject| wanted.as_ref().is_none_or(|list| list.split(',').any(|id| id == subject.id)));
-    all
+    let left = Mutex::new(all.iter());
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| loop {
+                let next = left.lock().unwrap().next();
+                let Some(subject) = next else { break };
+                check(subject);
+            });
+        }
+    });
 }
 
 fn must_hold(subject: &Subject, checked: &[Checked]) {
@@ -20,25 +38,25 @@ fn must_hold(subject: &Subject, checked: &[Checked]) {
 
 #[test]
 fn every_lock_holds_in_the_explorer() {
-    for subject in wanted() {
+    each_lock(|subject| {
         let checked: Vec<_> =
-            subject.explore.iter().map(|scenario| runner::explore(&subject, scenario, Budget::SHORT)).collect();
-        must_hold(&subject, &checked);
+            subject.explore.iter().map(|scenario| runner::explore(subject, scenario, Budget::SHORT)).collect();
+        must_hold(subject, &checked);
         let seen: u64 = checked.iter().map(|check| check.executions).sum();
         println!("{}: {seen} executions", subject.name());
         assert!(checked.iter().all(|check| check.engine == Engine::Explore && check.executions > 0));
-    }
+    });
 }
 
 #[test]
 fn every_lock_holds_under_loom() {
-    for subject in wanted() {
-        let checked: Vec<_> = runner::weak_scenarios(&subject, Budget::SHORT)
+    each_lock(|subject| {
+        let checked: Vec<_> = runner::weak_scenarios(subject, Budget::SHORT)
             .map(|scenario| runner::weak(scenario, Budget::SHORT))
             .collect();
-        must_hold(&subject, &checked);
+        must_hold(subject, &checked);
         assert!(subject.weak.is_empty() || checked.iter().any(|check| check.executions > 1), "{}", subject.name());
-    }
+    });
 }
 
 /// The checkers see what they are there for: every mutant of the ticket lock fails, the lock itself does not.
@@ -60,4 +78,82 @@ fn mutants_of_the_ticket_lock_are_caught() {
     for mutant in &mutants {
         assert!(fails(Some(mutant.clone())), "{mutant:?} survives");
     }
+}
+
+/// A lock whose test and set are two steps.
+struct Broken<P: Platform>(P::U32);
+
+// SAFETY: none; the checkers are to see that.
+unsafe impl<P: Platform> RawLock<P> for Broken<P> {
+    const INFO: LockInfo = LockInfo {
+        id: "broken",
+        family: Family::Flat,
+        waiting: WaitingPolicy::Spin,
+        fairness: Fairness::Unfair,
+        timed: Timed::Poll,
+        summary: "",
+        paper: "",
+    };
+    type Ctx = ();
+
+    fn new() -> Self {
+        Broken(P::U32::new(0))
+    }
+
+    unsafe fn lock(&self, (): &()) {
+        P::spin_map(|| (self.0.load(Ordering::Acquire) == 0).then_some(()));
+        self.0.store(1, Ordering::Relaxed);
+    }
+
+    unsafe fn unlock(&self, (): &()) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<P: Platform> TryLock<P> for Broken<P> {
+    unsafe fn try_lock(&self, (): &()) -> bool {
+        self.0.compare_exchange(0, 1, Ordering::Acquire).is_ok()
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<P: Platform> TimedLock<P> for Broken<P> {}
+
+impl<P: Platform> IsHeld for Broken<P> {
+    fn is_held(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+}
+
+#[test]
+fn a_failure_can_be_replayed_step_by_step() {
+    let broken = Subject {
+        role: Role::Mutex,
+        id: "broken",
+        variant: "",
+        explore: small::mutex::<Explore, Broken<Explore>, Virtual>(),
+        weak: small::mutex::<Weak, Broken<Weak>, Modelled>(),
+    };
+    let scenario = broken.explore.iter().find(|scenario| scenario.name == "exclusion-2x2").unwrap();
+    let checked = runner::explore(&broken, scenario, Budget::SHORT);
+    let failure = checked.failure.expect("two threads are in the critical section");
+    assert!(failure.contains("in the critical section beside another one"), "{failure}");
+    let command = "cargo run --profile prove -p lockswap-check -- replay 'broken' 'exclusion-2x2' ";
+    let (_, schedule) = failure.split_once(command).expect("the failure names the command that shows it");
+    let schedule: Schedule = schedule.parse().unwrap();
+    assert_eq!(schedule.preemptions, 1, "found under the lowest bound that shows it");
+
+    let (message, steps) = runner::replay(scenario, &schedule);
+    assert!(failure.starts_with(&message.expect("the replay fails as well")));
+    let places: Vec<_> = steps.lines().filter(|line| line.contains(file!())).collect();
+    assert!(places.iter().any(|line| line.contains("thread 0: reads word 0")), "{steps}");
+    assert!(places.iter().any(|line| line.contains("thread 1: writes word 0")), "{steps}");
+
+    let under_loom = broken.weak.iter().find(|scenario| scenario.name == "exclusion-2x2").unwrap();
+    assert!(runner::weak(under_loom, Budget::SHORT).failure.is_some());
+    // A schedule of something else is refused.
+    let (message, _) = runner::replay(scenario, &"1:9".parse().unwrap());
+    assert!(message.unwrap().contains("does not exist"));
+    assert!("1.2".parse::<Schedule>().is_err());
 }

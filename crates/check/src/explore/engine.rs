@@ -109,7 +109,30 @@ struct Engine {
     tickets: u64,
     gone: Vec<(usize, usize)>,
     stop: Option<Stop>,
-    trace: Option<String>,
+    trace: Option<Trace>,
+}
+
+/// The steps of one execution, for people.
+#[derive(Default)]
+struct Trace {
+    text: String,
+    /// Addresses in the order of their first access; a word's number is its position.
+    words: Vec<usize>,
+}
+
+impl Trace {
+    fn access(&mut self, thread: usize, what: Access, address: usize, place: &Location<'_>) {
+        let known = self.words.iter().position(|word| *word == address);
+        let word = known.unwrap_or_else(|| {
+            self.words.push(address);
+            self.words.len() - 1
+        });
+        let what = match what {
+            Access::Load => "reads",
+            Access::Write => "writes",
+        };
+        let _ = writeln!(self.text, "  thread {thread}: {what} word {word} at {place}");
+    }
 }
 
 enum Stop {
@@ -145,7 +168,7 @@ impl Engine {
             tickets: 1,
             gone: Vec::new(),
             stop: None,
-            trace: trace.then(String::new),
+            trace: trace.then(Trace::default),
         }
     }
 
@@ -176,9 +199,13 @@ impl Engine {
             decision.options = options as u16;
         }
         assert_eq!(decision.options as usize, options, "the scenario is not deterministic");
-        let decision = *decision;
+        let taken = decision.taken as usize;
         self.depth += 1;
-        decision.taken as usize
+        if taken >= options {
+            self.fail(format!("choice {} of the replay does not exist", self.depth));
+            return 0;
+        }
+        taken
     }
 
     /// Moves on to the next schedule; false if there is none.
@@ -300,11 +327,7 @@ pub fn point(address: usize, place: &'static Location<'static>, access: Access) 
     step(engine);
     let Some(engine) = self::engine() else { return };
     if let Some(trace) = &mut engine.trace {
-        let what = match access {
-            Access::Load => "reads",
-            Access::Write => "writes",
-        };
-        let _ = writeln!(trace, "  thread {}: {what} {address:#x} at {place}", engine.current);
+        trace.access(engine.current, access, address, place);
     }
     if engine.gone.iter().any(|(start, end)| (*start..*end).contains(&address)) {
         let thread = engine.current;
@@ -457,7 +480,7 @@ fn rest(state: State, until: Option<Ns>, place: &'static Location<'static>) -> b
         thread.waits_since = ticket;
     }
     if let Some(trace) = &mut engine.trace {
-        let _ = writeln!(trace, "  thread {current}: waits at {place}");
+        let _ = writeln!(trace.text, "  thread {current}: waits at {place}");
     }
     leave();
     let Some(engine) = self::engine() else { return false };
@@ -683,5 +706,5 @@ pub fn replay(bounds: Bounds, choices: &[u16], scenario: &dyn Fn()) -> (Option<S
         Stop::Failed(message) => message,
         Stop::Limit(what) => format!("too many {what}"),
     });
-    (message, engine.trace.take().unwrap_or_default())
+    (message, engine.trace.take().unwrap_or_default().text)
 }
