@@ -144,7 +144,9 @@ impl Summary {
             _ => "interleavings in part".into(),
         });
         let loomed = self.loom.as_ref().map(|loom| if loom.complete { "loom" } else { "loom in part" }.into());
-        let words: Vec<String> = explored.into_iter().chain(loomed).collect();
+        let open = self.not_checked.len();
+        let open = (open > 0).then(|| format!("{open} open"));
+        let words: Vec<String> = explored.into_iter().chain(loomed).chain(open).collect();
         words.join("; ")
     }
 }

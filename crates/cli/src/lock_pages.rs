@@ -61,7 +61,7 @@ fn index(checks: &AllChecks) -> String {
     text += "\nEvery lock that `lockswap list` shows, with the same words; each has a page. *oversub*: whether it stays fast with\n\
              more threads than CPUs. *bytes*: inside the pthread object, then allocated for each lock, then for each lock that a\n\
              thread holds or awaits. *checked*: [how](../proof.md), by going through all interleavings of a few threads with so\n\
-             many preemptions, and all executions of the C11 memory model (loom).\n";
+             many preemptions, and all executions of the C11 memory model (loom); *open*: what the lock's page lists as not checked.\n";
     for role in ROLES {
         let _ = writeln!(text, "\n## {}", title(role));
         let mut family = None;
