@@ -138,7 +138,7 @@ pub struct Malthusian<P: Platform, W, const FAIRNESS: u32> {
 pub type MalthSpin<P> = Malthusian<P, Spin, 1024>;
 /// Waiters spin, then park. The draw is for the place at the head of the queue, which changes hands far less often than
 /// the lock.
-pub type MalthStp<P> = Stp<P, Malthusian<P, SpinThenPark, 8>, PATIENCE>;
+pub type MalthStp<P> = Stp<P, Malthusian<P, SpinThenPark, 4>, PATIENCE>;
 
 impl<P: Platform, W: Waiting, const FAIRNESS: u32> Malthusian<P, W, FAIRNESS> {
     /// Passes the lock on: to a waiter of the passive list, or to the first or second one of the main queue.

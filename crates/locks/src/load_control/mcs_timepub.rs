@@ -63,7 +63,7 @@ impl Times for Published {
     const MAX_CS_TIME: Ns = 10_000_000;
     const PATIENCE: Ns = 50_000;
     const MOST_LET_GO: u32 = 1_000;
-    const INSISTS_AFTER: Ns = 100_000_000;
+    const INSISTS_AFTER: Ns = 200_000_000;
 }
 
 /// The queue node of one acquisition.
