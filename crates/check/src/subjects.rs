@@ -130,7 +130,8 @@ fn short_batches() -> Vec<Subject> {
     use lockswap_locks::flat::{backoff::Backoff, partitioned::Partitioned, ticket::Ticket};
     use lockswap_locks::load_control::gcr::Gcr;
     use lockswap_locks::numa::{ahmcs::AhmcsLock, cna, cohort::Cohort, fissile::FissileLock, hmcs::HmcsLock};
-    use lockswap_locks::queue::mcs::{McsSpin, McsStp};
+    use lockswap_locks::queue::mcs::{McsQueue, McsSpin};
+    use lockswap_locks::queue::stp::Stp;
 
     struct Plain;
     impl cna::Form for Plain {
@@ -151,7 +152,8 @@ fn short_batches() -> Vec<Subject> {
     type CnaShort<P> = cna::CnaLock<P, Plain>;
     type CnaOptShort<P> = cna::CnaLock<P, Optimised>;
     type CBoMcsSpin<P> = Cohort<P, Backoff<P>, McsSpin<P>, 1>;
-    type CBoMcsStp<P> = Cohort<P, Backoff<P>, McsStp<P>, 1>;
+    type CBoMcsQueue<P> = Cohort<P, Backoff<P>, McsQueue<P>, 1>;
+    type CBoMcsStp<P> = Stp<P, CBoMcsQueue<P>, 0>;
     type CPtlTkt<P> = Cohort<P, Partitioned<P>, Ticket<P>, 1>;
     type CTktTkt<P> = Cohort<P, Ticket<P>, Ticket<P>, 1>;
     type Hmcs<P> = HmcsLock<P, 2>;
@@ -163,7 +165,8 @@ fn short_batches() -> Vec<Subject> {
         mutex!("cna", "mean of 2 local hand-offs", CnaShort),
         mutex!("cna-opt", "at most 3 local hand-offs", CnaOptShort),
         mutex!("c-bo-mcs_spin", "batch 1", CBoMcsSpin),
-        mutex!("c-bo-mcs_stp", "batch 1", CBoMcsStp),
+        mutex!("c-bo-mcs_stp", "the queue alone, batch 1", CBoMcsQueue),
+        mutex!("c-bo-mcs_stp", "claims at once, batch 1", CBoMcsStp),
         mutex!("c-ptl-tkt", "batch 1", CPtlTkt),
         mutex!("c-tkt-tkt", "batch 1", CTktTkt),
         mutex!("hmcs", "threshold 2", Hmcs),
@@ -179,6 +182,7 @@ fn short_waits() -> Vec<Subject> {
     use lockswap_locks::flat::{mutexee::MutexeeLock, partitioned::GrantArray, ticket::TicketLock, twa::TwaLock};
     use lockswap_locks::load_control::{malthusian::Malthusian, mcs_timepub};
     use lockswap_locks::numa::{hbo::HboLock, hticket::HTicket};
+    use lockswap_locks::queue::{clh::ClhQueue, k42::K42Queue, mcs::McsQueue, stp::Stp};
     use lockswap_locks::queue::{hapax::HapaxLock, reciprocating::ReciprocatingLock};
     use lockswap_locks::waiting::{Spin, SpinThenPark};
 
@@ -188,6 +192,7 @@ fn short_waits() -> Vec<Subject> {
         const MAX_CS_TIME: u64 = 4;
         const PATIENCE: u64 = 2;
         const MOST_LET_GO: u32 = 1;
+        const INSISTS_AFTER: u64 = 6;
     }
     type MutexeeOfTwo<P> = MutexeeLock<P, 1, 1, 2>;
     type MutexeeOfOne<P> = MutexeeLock<P, 0, 0, 1>;
@@ -198,7 +203,12 @@ fn short_waits() -> Vec<Subject> {
     type HTicketShort<P> = HTicket<P, 2, 2>;
     type HapaxShort<P> = HapaxLock<P, 2>;
     type MalthSpinShort<P> = Malthusian<P, Spin, 2>;
-    type MalthStpShort<P> = Malthusian<P, SpinThenPark, 2>;
+    type MalthQueue<P> = Malthusian<P, SpinThenPark, 2>;
+    type MalthStpShort<P> = Stp<P, MalthQueue<P>, 1>;
+    type McsStpAtOnce<P> = Stp<P, McsQueue<P>, 0>;
+    type McsStpOnce<P> = Stp<P, McsQueue<P>, 1>;
+    type ClhStpAtOnce<P> = Stp<P, ClhQueue<P>, 0>;
+    type ClhStpOnce<P> = Stp<P, ClhQueue<P>, 1>;
     type ReciprocatingStp<P> = ReciprocatingLock<P, SpinThenPark>;
     type McsTpShort<P> = mcs_timepub::McsTp<P, TinyTimes>;
     vec![
@@ -211,7 +221,15 @@ fn short_waits() -> Vec<Subject> {
         mutex!("hticket-ls", "2 nodes, batch 2", HTicketShort),
         mutex!("hapax", "counts of 2 bits", HapaxShort),
         mutex!("malth_spin", "grafts every 2nd time", MalthSpinShort),
-        mutex!("malth_stp", "grafts every 2nd time", MalthStpShort),
+        mutex!("malth_stp", "the queue alone, grafts every 2nd time", MalthQueue),
+        mutex!("malth_stp", "grafts every 2nd time, claims after one sleep", MalthStpShort),
+        mutex!("mcs_stp", "the queue alone", McsQueue),
+        mutex!("mcs_stp", "claims at once", McsStpAtOnce),
+        mutex!("mcs_stp", "claims after one sleep", McsStpOnce),
+        mutex!("clh_stp", "the queue alone", ClhQueue),
+        mutex!("clh_stp", "claims at once", ClhStpAtOnce),
+        mutex!("clh_stp", "claims after one sleep", ClhStpOnce),
+        mutex!("k42", "parking", K42Queue),
         mutex!("reciprocating", "parking", ReciprocatingStp),
         mutex!("mcs-timepub", "short times", McsTpShort),
     ]

@@ -18,7 +18,8 @@
 //! signs up. It delays a newcomer by the time it takes to sign up, and only where a system call would follow. A spinner
 //! never leaves a free lock, but one that has lost its CPU leaves it free for as long; spinning is too short for that to
 //! be frequent. The acquirers count hand-overs, not the releasers, because only the holder may touch the lock. The way
-//! back from futex mode is by time, which the paper leaves open.
+//! back from futex mode is by time, which the paper leaves open. And a releaser wakes nobody while a sleeper that has been
+//! woken is on its way: with more threads than CPUs each release would otherwise make a system call.
 
 use super::CYCLES_PER_PAUSE;
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
@@ -29,13 +30,16 @@ use lockswap_platform::{AtomicInt, Deadline, Ordering, Platform, Wake};
 /// |----------|--------------------------------------------------------------------------|
 /// | 0        | HELD                                                                     |
 /// | 1        | CALLED: the holder changes `turn`; whoever becomes something removes it  |
-/// | 2 to 9   | waiters that spin; one that finds this full sleeps at once               |
+/// | 2        | WOKEN: a sleeper is being woken; the next one that is no sleeper any more removes it |
+/// | 3 to 9   | waiters that spin; one that finds this full sleeps at once               |
 /// | 10 to 31 | waiters that sleep or are about to; Linux has fewer than 2^22 threads    |
 ///
-/// While the lock is free and somebody sleeps, a waiter spins or a sleeper has been woken, or will be by who freed it.
+/// While the lock is free and somebody sleeps, a waiter spins or WOKEN is set: a sleeper has been woken, or will be by who
+/// set it.
 const HELD: u32 = 1;
 const CALLED: u32 = 1 << 1;
-const SPINNER: u32 = 1 << 2;
+const WOKEN: u32 = 1 << 2;
+const SPINNER: u32 = 1 << 3;
 const SPINNERS: u32 = SLEEPER - SPINNER;
 const SLEEPER: u32 = 1 << 10;
 /// Not counted as a waiter.
@@ -88,7 +92,8 @@ impl<P: Platform, const SPINS: u32, const GRACE: u32, const WINDOW: u32> Mutexee
             // ORDER(turn): Release pairs with the Acquire in `unlock_contended`: who finds this thread a sleeper changes
             // `turn` after the look at it above.
             let order = if part == HELD { Ordering::Acquire } else { Ordering::Release };
-            self.state.compare_exchange(state, (state & !CALLED) - from + part, order).is_ok().then_some((part, turn))
+            let rest = state & !if from == SLEEPER { CALLED | WOKEN } else { CALLED };
+            self.state.compare_exchange(state, rest - from + part, order).is_ok().then_some((part, turn))
         })
     }
 
@@ -154,14 +159,14 @@ impl<P: Platform, const SPINS: u32, const GRACE: u32, const WINDOW: u32> Mutexee
     fn unlock_contended(&self) {
         let turn: *const P::U32 = &self.turn;
         // Relaxed: decides whether a moment of waiting pays.
-        let has_spinner = || (self.state.load(Ordering::Relaxed) & SPINNERS != 0).then_some(());
+        let is_waited_for = || (self.state.load(Ordering::Relaxed) & (SPINNERS | WOKEN) != 0).then_some(());
         if !self.is_in_futex_mode() {
-            P::spin_map_bounded(GRACE, has_spinner);
+            P::spin_map_bounded(GRACE, is_waited_for);
         }
         let must_wake = P::spin_map(|| {
             // Relaxed: the exchanges decide.
             let mut state = self.state.load(Ordering::Relaxed);
-            let must_wake = state >= SLEEPER && state & SPINNERS == 0;
+            let must_wake = state >= SLEEPER && state & (SPINNERS | WOKEN) == 0;
             if must_wake {
                 // ORDER(turn): Acquire pairs with the Release in `acquire_or_become`: the sleepers in this state have
                 // looked at `turn` before the change below. One that looks after it removes CALLED, and the exchange
@@ -173,7 +178,7 @@ impl<P: Platform, const SPINS: u32, const GRACE: u32, const WINDOW: u32> Mutexee
             }
             // ORDER(hand-off): Release pairs with the Acquire of the next acquisition; publishes the critical section.
             // LAST: the lock may be destroyed after this exchange; the wake-up below uses the address only.
-            let free = state & !(HELD | CALLED);
+            let free = state & !(HELD | CALLED) | if must_wake { WOKEN } else { 0 };
             self.state.compare_exchange(state, free, Ordering::Release).is_ok().then_some(must_wake)
         });
         if must_wake {

@@ -12,9 +12,11 @@
 //! Each waiter spins on its own line, then parks in the `_stp` flavour.
 //!
 //! Deviations. The passive list travels with the lock from node to node instead of being a part of it, so that the lock is
-//! one word. And a waiter counts as the last one until the next has linked in: no release waits in order to set one aside.
+//! one word. A waiter counts as the last one until the next has linked in: no release waits in order to set one aside. In
+//! the `_stp` flavour there is a word in front of the queue, whose holder is only the next to compete for it (see [`Stp`]).
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::queue::stp::{Stp, PATIENCE};
 use crate::waiting::{Spin, SpinThenPark, Waiting, WAITING};
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
 use core::marker::PhantomData;
@@ -134,8 +136,9 @@ pub struct Malthusian<P: Platform, W, const FAIRNESS: u32> {
 
 /// Waiters spin.
 pub type MalthSpin<P> = Malthusian<P, Spin, 1024>;
-/// Waiters spin, then park.
-pub type MalthStp<P> = Malthusian<P, SpinThenPark, 1024>;
+/// Waiters spin, then park. The draw is for the place at the head of the queue, which changes hands far less often than
+/// the lock.
+pub type MalthStp<P> = Stp<P, Malthusian<P, SpinThenPark, 4>, PATIENCE>;
 
 impl<P: Platform, W: Waiting, const FAIRNESS: u32> Malthusian<P, W, FAIRNESS> {
     /// Passes the lock on: to a waiter of the passive list, or to the first or second one of the main queue.

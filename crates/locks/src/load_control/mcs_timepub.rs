@@ -7,7 +7,8 @@
 //! while, because they have lost their CPU, and over those that have given up; it tells them that they are out of the
 //! queue. Who comes back then queues anew. So no hand-off waits for a thread that does not run, and a waiter can leave
 //! at any time: its node stays behind until a release has passed it, so that a thread that gives up time and again while
-//! one holder is inside leaves that many nodes. Fairness: none; first come, first served among the waiters that run.
+//! one holder is inside leaves that many nodes. Fairness: long-term: one that
+//! has waited for long insists; else first come, first served among the waiters that run.
 //! Space: one pointer, plus a node per acquisition that lives until the release, that of an abandoned one until the next
 //! release of the lock. Hand-off: the holder writes the status of the next waiter that runs. Each waiter spins on its own
 //! line.
@@ -15,7 +16,8 @@
 //! Deviations. The paper's lock records when the holder entered, so that a waiter can leave the CPU to a holder that has
 //! been inside for too long; here the waiter goes by the time that it has waited itself, which spares the lock a word and
 //! the holder a look at the clock. Meanwhile it has abandoned its node, as in the paper, and it claims its place again
-//! when it comes back, unless it has been passed over.
+//! when it comes back, unless it has been passed over. The paper's waiters may be passed over without end, as they are with
+//! many more threads than CPUs; here one that has waited for long insists, and the hand-off then waits for it.
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
@@ -34,6 +36,9 @@ const WAITING: u32 = 1;
 const GRANTED: u32 = 2;
 const ABANDONED: u32 = 3;
 
+/// The time that an insistent waiter publishes.
+const INSISTENT: usize = usize::MAX;
+
 /// The times of the lock.
 pub trait Times: Send + Sync + 'static {
     /// A waiter that has not published its time for so long is taken for one without a CPU; it publishes twice as often.
@@ -46,6 +51,8 @@ pub trait Times: Send + Sync + 'static {
     /// The most nodes that a release lets go while it is still looking for a waiter: their owners may queue anew behind
     /// its back, and it would never come to the end.
     const MOST_LET_GO: u32;
+    /// A waiter that has waited for so long in all insists: it publishes a time that is never stale, and is not passed over.
+    const INSISTS_AFTER: Ns;
 }
 
 /// The published times.
@@ -56,6 +63,7 @@ impl Times for Published {
     const MAX_CS_TIME: Ns = 10_000_000;
     const PATIENCE: Ns = 50_000;
     const MOST_LET_GO: u32 = 1_000;
+    const INSISTS_AFTER: Ns = 200_000_000;
 }
 
 /// The queue node of one acquisition.
@@ -99,16 +107,32 @@ impl<P: Platform> Node<P> {
     }
 
     fn publish_time(&self) {
-        // Relaxed: a hint; the first one is published by the link.
+        // Relaxed: a hint.
         self.looked_at.store(now::<P>() as usize, Ordering::Relaxed);
     }
 
-    fn link_behind(&self, predecessor: &Node<P>) {
-        self.publish_time();
+    fn link_behind(&self, predecessor: &Node<P>, insists: bool) {
+        // Relaxed: published by the link.
+        self.looked_at.store(if insists { INSISTENT } else { now::<P>() as usize }, Ordering::Relaxed);
         // Relaxed: published by the link.
         self.status.store(WAITING, Ordering::Relaxed);
         // ORDER(link): Release pairs with the Acquire in `next`; publishes this node.
         predecessor.next.store(from_ref(self).cast_mut(), Ordering::Release);
+    }
+
+    /// Waits in the queue, where it is not passed over, until the status is GRANTED, or ABANDONED at `deadline`.
+    fn insist(&self, deadline: Option<Deadline>) -> u32 {
+        let granted = || (self.status() == GRANTED).then_some(GRANTED);
+        let Some(deadline) = deadline else { return P::spin_map(granted) };
+        P::spin_map_until(deadline, granted).unwrap_or_else(|| {
+            // Relaxed: as in `wait`.
+            let left = self.status.compare_exchange(WAITING, ABANDONED, Ordering::Relaxed);
+            if left.is_ok() {
+                ABANDONED
+            } else {
+                P::spin_map(granted)
+            }
+        })
     }
 
     /// Waits in the queue until the status is GRANTED or OUT, which it returns, or ABANDONED at `deadline`.
@@ -190,10 +214,12 @@ impl<P: Platform, T: Times> McsTp<P, T> {
     #[cold]
     #[inline(never)]
     fn lock_contended(&self, cx: &Node<P>, mut predecessor: *mut Node<P>, deadline: Option<Deadline>) -> bool {
+        let insists_at = after::<P>(T::INSISTS_AFTER).at;
         while !predecessor.is_null() {
+            let insists = now::<P>() >= insists_at;
             // SAFETY: the predecessor is not let go until a release has seen its `next`.
-            cx.link_behind(unsafe { &*predecessor });
-            match cx.wait::<T>(deadline) {
+            cx.link_behind(unsafe { &*predecessor }, insists);
+            match if insists { cx.insist(deadline) } else { cx.wait::<T>(deadline) } {
                 GRANTED => return true,
                 ABANDONED => return false,
                 _ => {}
@@ -263,7 +289,7 @@ unsafe impl<P: Platform, T: Times> RawLock<P> for McsTp<P, T> {
         id: "mcs-timepub",
         family: Family::LoadControl,
         waiting: WaitingPolicy::Spin,
-        fairness: Fairness::Unfair,
+        fairness: Fairness::LongTerm,
         timed: Timed::Native,
         summary: "an MCS queue that passes over waiters which have lost their CPU or given up",
         paper: "He, Scherer, Scott: HiPC 2005, MCS-TP",

@@ -17,7 +17,8 @@ use super::ENTRIES;
 use crate::flat::{backoff::Backoff, partitioned::Partitioned, ticket::Ticket};
 use crate::info::{Fairness, Family, LockInfo, Timed};
 use crate::line::Line;
-use crate::queue::mcs::{McsSpin, McsStp};
+use crate::queue::mcs::{McsQueue, McsSpin};
+use crate::queue::stp::{Stp, PATIENCE};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use core::array;
 use core::marker::PhantomData;
@@ -62,8 +63,8 @@ pub struct Cohort<P: Platform, G, L, const BATCH: u32> {
 
 /// Back-off lock over MCS locks; batch as in the study (Guiroux, Lachaize, Quéma, ATC 2016).
 pub type CBoMcsSpin<P> = Cohort<P, Backoff<P>, McsSpin<P>, 100>;
-/// The same whose local waiters park.
-pub type CBoMcsStp<P> = Cohort<P, Backoff<P>, McsStp<P>, 100>;
+/// The same whose local waiters park, below a word of its own (see [`Stp`]).
+pub type CBoMcsStp<P> = Stp<P, Cohort<P, Backoff<P>, McsQueue<P>, 100>, PATIENCE>;
 /// Partitioned ticket lock, with a slot for each node, over ticket locks.
 pub type CPtlTkt<P> = Cohort<P, Partitioned<P>, Ticket<P>, 100>;
 /// Ticket lock over ticket locks.

@@ -4,7 +4,8 @@
 //!   [A holder]<-[B watches A]<-[C watches B]     null tail: free
 //!
 //! Fairness: first come, first served. Space: one pointer, plus a node per acquisition. Hand-off: the holder writes its
-//! own node. Each waiter spins on its predecessor's line; in the `_stp` flavour it then parks on it. The `-ls` flavour is
+//! own node. Each waiter spins on its predecessor's line; in the `_stp` flavour it then parks on its own, whose address it
+//! leaves in its predecessor's node, and there is a word in front of the queue (see [`Stp`]). The `-ls` flavour is
 //! that of libslock (David, Guerraoui, Trigonakis, SOSP 2013): pauses between two looks.
 //!
 //! Deviations. A node does not migrate to the successor: the successor marks the predecessor's node FREE when it has seen
@@ -13,7 +14,8 @@
 //! prefetches the node for writing.
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
-use crate::waiting::{LibslockSpin, Spin, SpinThenPark, Waiting, WAITING};
+use crate::queue::stp::{Stp, PATIENCE};
+use crate::waiting::{LibslockSpin, Spin, SpinThenPark, Waiting, GRANTED, PARKED, SPINS_BEFORE_PARK, WAITING};
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
 use core::marker::PhantomData;
 use core::ptr::{from_ref, null_mut};
@@ -25,7 +27,7 @@ use lockswap_platform::{AtomicInt, AtomicPtrCell, Ordering, Platform};
 /// |----------|----------------------------------------------------|---------------|
 /// | FREE     | in no queue                                        | the successor, or the owner when it empties the queue |
 /// | WAITING  | its owner waits or holds the lock                  | the owner     |
-/// | PARKED   | as WAITING; its successor sleeps, or is about to   | the successor |
+/// | PARKED   | as WAITING; its successor has turned to its own node, where it sleeps or is about to | the successor |
 /// | GRANTED  | its owner has passed the lock on                   | the owner     |
 const FREE: u32 = 3;
 
@@ -33,11 +35,15 @@ const FREE: u32 = 3;
 #[repr(C)]
 pub struct Node<P: Platform> {
     state: P::U32,
+    /// What the owner sleeps on.
+    turn: P::U32,
+    /// The successor's node, when the state is PARKED.
+    sleeper: P::Ptr<Node<P>>,
 }
 
 impl<P: Platform> Context for Node<P> {
     fn new() -> Self {
-        Node { state: P::U32::new(FREE) }
+        Node { state: P::U32::new(FREE), turn: P::U32::new(WAITING), sleeper: P::Ptr::new(null_mut()) }
     }
 
     #[inline]
@@ -48,13 +54,48 @@ impl<P: Platform> Context for Node<P> {
 }
 
 impl<P: Platform> Node<P> {
+    /// Waits behind `predecessor`, which may be reused when this returns.
     #[cold]
     #[inline(never)]
-    fn wait_for_release<W: Waiting>(&self) {
-        W::wait::<P>(&self.state);
+    fn wait_behind<W: Waiting>(&self, predecessor: &Node<P>) {
+        match W::POLICY {
+            WaitingPolicy::Spin => W::wait::<P>(&predecessor.state),
+            WaitingPolicy::SpinThenPark | WaitingPolicy::Adaptive => {
+                // ORDER(hand-off): Acquire pairs with the Release in `hand_over`.
+                let granted = || (predecessor.state.load(Ordering::Acquire) == GRANTED).then_some(());
+                if P::spin_map_bounded(SPINS_BEFORE_PARK, granted).is_none() {
+                    // Relaxed: published by the exchange.
+                    self.turn.store(WAITING, Ordering::Relaxed);
+                    predecessor.sleeper.store(from_ref(self).cast_mut(), Ordering::Relaxed);
+                    // ORDER(sleeper): Release pairs with the Acquire in `hand_over`; publishes this node.
+                    // LAST: the predecessor's node may be reused after this exchange.
+                    if predecessor.state.compare_exchange(WAITING, PARKED, Ordering::Release).is_ok() {
+                        return W::wait::<P>(&self.turn);
+                    }
+                    P::spin_map(granted);
+                }
+            }
+        }
         // ORDER(reuse): Release pairs with the Acquire in `is_reusable`.
         // LAST: the node's owner may reuse it after this store.
-        self.state.store(FREE, Ordering::Release);
+        predecessor.state.store(FREE, Ordering::Release);
+    }
+
+    /// Passes the lock on to the successor.
+    #[inline]
+    fn hand_over<W: Waiting>(&self) {
+        if W::POLICY == WaitingPolicy::Spin {
+            return W::grant::<P>(&self.state);
+        }
+        // ORDER(hand-off): Release pairs with the Acquire in `wait_behind`; publishes the critical section.
+        // ORDER(sleeper): Acquire pairs with the Release in `wait_behind`.
+        if self.state.swap(GRANTED, Ordering::AcqRel) == PARKED {
+            // Relaxed: acquired with the state, which nobody looks at any more.
+            let sleeper = self.sleeper.load(Ordering::Relaxed);
+            self.state.store(FREE, Ordering::Relaxed);
+            // SAFETY: the successor waits for the grant.
+            W::grant::<P>(unsafe { &(*sleeper).turn });
+        }
     }
 }
 
@@ -67,8 +108,10 @@ pub struct Clh<P: Platform, W> {
 
 /// Waiters spin.
 pub type ClhSpin<P> = Clh<P, Spin>;
+/// Waiters spin, then park, and the lock is passed along the queue, sleepers included.
+pub type ClhQueue<P> = Clh<P, SpinThenPark>;
 /// Waiters spin, then park.
-pub type ClhStp<P> = Clh<P, SpinThenPark>;
+pub type ClhStp<P> = Stp<P, ClhQueue<P>, PATIENCE>;
 /// Waiters spin with pauses.
 pub type ClhLs<P> = Clh<P, LibslockSpin>;
 
@@ -101,8 +144,8 @@ unsafe impl<P: Platform, W: Waiting> RawLock<P> for Clh<P, W> {
         // ORDER(hand-off): Acquire pairs with the Release in `unlock` that left the queue empty.
         let predecessor = self.tail.swap(from_ref(cx).cast_mut(), Ordering::AcqRel);
         if !predecessor.is_null() {
-            // SAFETY: the predecessor's node is not reused until it is FREE, which this thread says last.
-            unsafe { &*predecessor }.wait_for_release::<W>();
+            // SAFETY: the predecessor's node is not reused until it is FREE, which this thread says last, or PARKED.
+            cx.wait_behind::<W>(unsafe { &*predecessor });
         }
     }
 
@@ -110,7 +153,7 @@ unsafe impl<P: Platform, W: Waiting> RawLock<P> for Clh<P, W> {
     unsafe fn unlock(&self, cx: &Node<P>) {
         // SAFETY: as for this call.
         if unsafe { !self.unlock_alone(cx) } {
-            W::grant::<P>(&cx.state);
+            cx.hand_over::<W>();
         }
     }
 

@@ -6,11 +6,12 @@
 //!
 //! The lock itself plays the holder's node, so that a waiter's node lives on its stack, only while it waits. Fairness:
 //! first come, first served. Space: two pointers, no node while held. Hand-off: the holder writes its successor's
-//! status. Each waiter spins on its own line, then parks.
+//! status. Each waiter spins on its own line.
 
-use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
-use crate::waiting::{SpinThenPark, Waiting, WAITING};
+use crate::info::{Fairness, Family, LockInfo, Timed};
+use crate::waiting::{Spin, SpinThenPark, Waiting, WAITING};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
+use core::marker::PhantomData;
 use core::ptr::{null_mut, without_provenance_mut};
 use lockswap_platform::{AtomicInt, AtomicPtrCell, Ordering, Platform};
 
@@ -20,7 +21,7 @@ struct Node<P: Platform> {
     status: P::U32,
 }
 
-/// The lock.
+/// The lock, over the way its waiters wait.
 ///
 /// | tail          | next                 | meaning                               |
 /// |---------------|----------------------|---------------------------------------|
@@ -29,12 +30,18 @@ struct Node<P: Platform> {
 /// | last waiter   | null                 | held, the first waiter is linking in  |
 /// | last waiter   | first waiter         | held                                  |
 #[repr(C)]
-pub struct K42<P: Platform> {
+pub struct K42Lock<P: Platform, W> {
     tail: P::Ptr<Node<P>>,
     next: P::Ptr<Node<P>>,
+    waiting: PhantomData<W>,
 }
 
-impl<P: Platform> K42<P> {
+/// Waiters spin.
+pub type K42<P> = K42Lock<P, Spin>;
+/// Waiters spin, then park, and the lock is passed along the queue, sleepers included.
+pub type K42Queue<P> = K42Lock<P, SpinThenPark>;
+
+impl<P: Platform, W: Waiting> K42Lock<P, W> {
     /// The tail of a lock that is held and that nobody waits for; never dereferenced.
     fn held_alone() -> *mut Node<P> {
         without_provenance_mut(1)
@@ -77,7 +84,7 @@ impl<P: Platform> K42<P> {
         if acquired_free {
             return;
         }
-        SpinThenPark::wait::<P>(&node.status);
+        W::wait::<P>(&node.status);
         self.leave_queue(&node);
     }
 
@@ -88,7 +95,7 @@ impl<P: Platform> K42<P> {
     fn hand_over(&self) {
         let successor = Self::linked(&self.next);
         // SAFETY: the successor waits for the grant.
-        SpinThenPark::grant::<P>(unsafe { &(*successor).status });
+        W::grant::<P>(unsafe { &(*successor).status });
     }
 
     /// Makes the lock stand for `node`, which holds it now and is about to leave its stack frame.
@@ -112,11 +119,11 @@ impl<P: Platform> K42<P> {
 
 // SAFETY: the tail changes from null only to the holder's HELD_ALONE, and back only by the holder; otherwise the holder
 // grants the lock to the first waiter.
-unsafe impl<P: Platform> RawLock<P> for K42<P> {
+unsafe impl<P: Platform, W: Waiting> RawLock<P> for K42Lock<P, W> {
     const INFO: LockInfo = LockInfo {
         id: "k42",
         family: Family::Queue,
-        waiting: WaitingPolicy::SpinThenPark,
+        waiting: W::POLICY,
         fairness: Fairness::Fifo,
         timed: Timed::Poll,
         summary: "MCS without a context: the lock plays the holder's node, waiters' nodes are on their stacks",
@@ -125,7 +132,7 @@ unsafe impl<P: Platform> RawLock<P> for K42<P> {
     type Ctx = ();
 
     fn new() -> Self {
-        K42 { tail: P::Ptr::new(null_mut()), next: P::Ptr::new(null_mut()) }
+        K42Lock { tail: P::Ptr::new(null_mut()), next: P::Ptr::new(null_mut()), waiting: PhantomData }
     }
 
     #[inline]
@@ -150,7 +157,7 @@ unsafe impl<P: Platform> RawLock<P> for K42<P> {
 }
 
 // SAFETY: acquires only if the lock is free.
-unsafe impl<P: Platform> TryLock<P> for K42<P> {
+unsafe impl<P: Platform, W: Waiting> TryLock<P> for K42Lock<P, W> {
     #[inline]
     unsafe fn try_lock(&self, (): &()) -> bool {
         // Relaxed: only decides whether the exchange is worth its price.
@@ -161,9 +168,9 @@ unsafe impl<P: Platform> TryLock<P> for K42<P> {
 }
 
 // SAFETY: the provided method.
-unsafe impl<P: Platform> TimedLock<P> for K42<P> {}
+unsafe impl<P: Platform, W: Waiting> TimedLock<P> for K42Lock<P, W> {}
 
-impl<P: Platform> IsHeld for K42<P> {
+impl<P: Platform, W: Waiting> IsHeld for K42Lock<P, W> {
     #[inline]
     fn is_held(&self) -> bool {
         // Relaxed: the answer says nothing about what the lock protects.

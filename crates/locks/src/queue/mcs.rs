@@ -5,12 +5,13 @@
 //!
 //! Fairness: first come, first served. Space: one pointer, plus a node per acquisition that lives until the release.
 //! Hand-off: the holder writes its successor's status. Each waiter spins on its own line, then parks in the `_stp`
-//! flavour. The `-ls` flavour is that of libslock (David, Guerraoui, Trigonakis, SOSP 2013): pauses between two looks.
+//! flavour, which has a word of its own in front of this queue (see [`Stp`]). The `-ls` flavour is that of libslock (David, Guerraoui, Trigonakis, SOSP 2013): pauses between two looks.
 //!
 //! Deviations. The status is written only by a thread that waits. libslock also prefetches the node for writing.
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::numa::cohort::DetectWaiters;
+use crate::queue::stp::{Stp, PATIENCE};
 use crate::waiting::{LibslockSpin, Spin, SpinThenPark, Waiting, WAITING};
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
 use core::marker::PhantomData;
@@ -64,8 +65,10 @@ pub struct Mcs<P: Platform, W> {
 
 /// Waiters spin.
 pub type McsSpin<P> = Mcs<P, Spin>;
+/// Waiters spin, then park, and the lock is passed along the queue, sleepers included.
+pub type McsQueue<P> = Mcs<P, SpinThenPark>;
 /// Waiters spin, then park.
-pub type McsStp<P> = Mcs<P, SpinThenPark>;
+pub type McsStp<P> = Stp<P, McsQueue<P>, PATIENCE>;
 /// Waiters spin with pauses.
 pub type McsLs<P> = Mcs<P, LibslockSpin>;
 

@@ -6,3 +6,4 @@ pub mod hemlock;
 pub mod k42;
 pub mod mcs;
 pub mod reciprocating;
+pub mod stp;
