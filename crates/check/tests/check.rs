@@ -142,7 +142,8 @@ fn a_failure_can_be_replayed_step_by_step() {
     let command = "cargo run --profile prove -p lockswap-check -- replay 'broken' 'exclusion-2x2' ";
     let (_, schedule) = failure.split_once(command).expect("the failure names the command that shows it");
     let schedule: Schedule = schedule.parse().unwrap();
-    assert_eq!(schedule.preemptions, 1, "found under the lowest bound that shows it");
+    // One takes the first thread away between its two steps, the other one the second thread inside.
+    assert_eq!(schedule.preemptions, 2, "found under the lowest bound that shows it");
 
     let (message, steps) = runner::replay(scenario, &schedule);
     assert!(failure.starts_with(&message.expect("the replay fails as well")));
