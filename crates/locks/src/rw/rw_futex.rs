@@ -278,6 +278,10 @@ unsafe impl<P: Platform> RawRwLock<P> for RwFutex<P> {
 
     #[inline]
     unsafe fn unlock_write(&self, preference: Preference) {
+        // ORDER(hand-off): as in `release`. LAST: as there.
+        if self.state.compare_exchange(WRITER, 0, Ordering::Release).is_ok() {
+            return;
+        }
         self.release(preference, |state| Some(state & !WRITER));
     }
 
