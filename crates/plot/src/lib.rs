@@ -1,0 +1,1 @@
+//! Charts and heat maps: for the terminal, as SVG and as PNG.
