@@ -6,6 +6,7 @@
 //!
 //! - [`files`] reads the machine's description, sysfs, from any folder; [`captured`] is one kept in a text;
 //! - [`topology`] is what was read, [`kinds`] sorts the CPUs into fast and slow ones;
+//! - [`matrix`] holds the latency between each two CPUs, [`route`] finds the shortest round trip in it;
 //! - [`places`] turns it into what locks ask for: which CPUs count as near each other, and which are big.
 #![cfg_attr(not(feature = "std"), no_std)]
 
@@ -14,5 +15,9 @@ pub mod captured;
 pub mod cpuset;
 pub mod files;
 pub mod kinds;
+#[cfg(feature = "std")]
+pub mod matrix;
 pub mod places;
+#[cfg(feature = "std")]
+pub mod route;
 pub mod topology;
