@@ -5,12 +5,15 @@
 //! stored route, into memory that the caller provides.
 //!
 //! - [`files`] reads the machine's description, sysfs, from any folder; [`captured`] is one kept in a text;
+//! - [`cgroup`] reads to which CPUs a control group confines a process;
 //! - [`topology`] is what was read, [`kinds`] sorts the CPUs into fast and slow ones;
 //! - [`places`] turns it into what locks ask for: which CPUs count as near each other, and which are big.
 #![cfg_attr(not(feature = "std"), no_std)]
 
 #[cfg(feature = "std")]
 pub mod captured;
+#[cfg(feature = "std")]
+pub mod cgroup;
 pub mod cpuset;
 pub mod files;
 pub mod kinds;
