@@ -16,6 +16,7 @@ mod preload_path;
 mod run;
 mod selection;
 mod terminal;
+mod topo;
 mod torture;
 
 use std::process::ExitCode;
@@ -43,6 +44,7 @@ enum Command {
     Compare(compare::CompareArgs),
     List(list::ListArgs),
     Doctor(doctor::DoctorArgs),
+    Topo(topo::TopoArgs),
     PreloadPath(preload_path::PreloadPathArgs),
     /// Measures the locks themselves on this machine.
     Bench(bench::BenchArgs),
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(args),
         Command::List(args) => list::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Topo(args) => topo::run(args),
         Command::PreloadPath(args) => preload_path::run(args),
         Command::Bench(args) => bench::run(args),
         Command::KeyValue(args) => hidden::key_value(args),

@@ -13,8 +13,15 @@ pub trait Files {
     fn read<'b>(&self, path: fmt::Arguments<'_>, buffer: &'b mut [u8]) -> Option<&'b [u8]>;
 }
 
+#[cfg(feature = "std")]
+impl<F: Files + ?Sized> Files for Box<F> {
+    fn read<'b>(&self, path: fmt::Arguments<'_>, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+        F::read(self, path, buffer)
+    }
+}
+
 /// Longest path below the folder, with the byte that ends it.
-const PATH_BYTES: usize = 128;
+const PATH_BYTES: usize = 512;
 /// Longest file: a list of 4096 CPUs, none of which has a neighbour with the next number, takes 10 KB, but no machine is
 /// numbered like that.
 const TEXT_BYTES: usize = 4096;

@@ -5,6 +5,7 @@
 //! stored route, into memory that the caller provides.
 //!
 //! - [`files`] reads the machine's description, sysfs, from any folder; [`captured`] is one kept in a text;
+//! - [`cgroup`] reads to which CPUs a control group confines a process;
 //! - [`topology`] is what was read, [`kinds`] sorts the CPUs into fast and slow ones;
 //! - [`matrix`] holds the latency between each two CPUs, [`route`] finds the shortest round trip in it;
 //! - [`places`] turns it into what locks ask for: which CPUs count as near each other, and which are big.
@@ -12,6 +13,8 @@
 
 #[cfg(feature = "std")]
 pub mod captured;
+#[cfg(feature = "std")]
+pub mod cgroup;
 pub mod cpuset;
 pub mod files;
 pub mod kinds;
