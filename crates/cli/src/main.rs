@@ -12,6 +12,7 @@ mod hidden;
 mod library;
 mod list;
 mod lock_pages;
+mod picture;
 mod preload_path;
 mod run;
 mod selection;
