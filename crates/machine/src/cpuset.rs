@@ -21,6 +21,13 @@ impl CpuSet {
         set
     }
 
+    /// Lets the calling thread run on these CPUs only.
+    #[cfg(feature = "std")]
+    pub fn bind_this_thread(&self) -> Result<(), syscalls::Errno> {
+        // SAFETY: the kernel reads that many bytes of the set.
+        unsafe { syscall!(Sysno::sched_setaffinity, 0, size_of_val(&self.0), self.0.as_ptr()) }.map(|_| ())
+    }
+
     /// Adds `cpu`; a number that is too large is ignored.
     pub fn insert(&mut self, cpu: usize) {
         if let Some(word) = self.0.get_mut(cpu / 64) {

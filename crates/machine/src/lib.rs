@@ -7,7 +7,8 @@
 //! - [`files`] reads the machine's description, sysfs, from any folder; [`captured`] is one kept in a text;
 //! - [`cgroup`] reads to which CPUs a control group confines a process;
 //! - [`topology`] is what was read, [`kinds`] sorts the CPUs into fast and slow ones;
-//! - [`matrix`] holds the latency between each two CPUs, [`route`] finds the shortest round trip in it;
+//! - [`probe`] measures the latency between each two CPUs, [`matrix`] holds it, [`route`] finds the shortest round trip in
+//!   it, and [`stored`] keeps both in a file; without measurement, [`order`] is a route along the topology;
 //! - [`places`] turns it into what locks ask for: which CPUs count as near each other, and which are big.
 #![cfg_attr(not(feature = "std"), no_std)]
 
@@ -20,7 +21,11 @@ pub mod files;
 pub mod kinds;
 #[cfg(feature = "std")]
 pub mod matrix;
+pub mod order;
 pub mod places;
 #[cfg(feature = "std")]
+pub mod probe;
+#[cfg(feature = "std")]
 pub mod route;
+pub mod stored;
 pub mod topology;
