@@ -4,6 +4,7 @@
 //! - [`boot`] fills the table: from the environment, before any other constructor runs;
 //! - [`mutex`], [`cond`], [`rwlock`], [`spin`] and [`c11`] are the functions;
 //! - [`generation`] marks objects as seen, and repairs them in the child of a fork;
+//! - [`machine`] finds out which CPUs are near each other and which are big, for locks that ask;
 //! - [`outside`] keeps the locks that are too large for a pthread object;
 //! - [`pool`] provides queue nodes, [`tls`] the few words that each thread has.
 //!
@@ -18,6 +19,7 @@ mod counters;
 mod deadline;
 mod functions;
 mod generation;
+mod machine;
 mod mutex;
 mod outside;
 mod pool;

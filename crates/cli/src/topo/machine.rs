@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use lockswap_machine::captured::Captured;
 use lockswap_machine::cgroup;
 use lockswap_machine::cpuset::CpuSet;
-use lockswap_machine::files::{Files, Folder};
+use lockswap_machine::files::Files;
 use lockswap_machine::places::{choose, find, Level, Reason, Settings};
 use lockswap_machine::topology::{Group, Topology};
 use lockswap_platform::{CpuList, Place, TopologyOverride};
@@ -43,7 +43,7 @@ impl Machine {
     /// The machine that this runs on.
     pub fn here() -> Result<Self, UserError> {
         let source = root();
-        let folder = Folder::open_path(&source).map_err(|error| cannot_read(&source, &error.to_string()))?;
+        let folder = lockswap_machine::open(&source).map_err(|error| cannot_read(&source, &error.to_string()))?;
         let affinity = CpuSet::of_this_thread();
         let membership = fs::read_to_string("/proc/self/cgroup").ok();
         Self::read(source, true, &folder, Some(affinity), membership.as_deref())
@@ -61,7 +61,7 @@ impl Machine {
         let Some(source) = folders.into_iter().find(|folder| folder.join(CPUS).is_dir()) else {
             return Err(cannot_read(path, &format!("it holds neither {CPUS} nor sys/{CPUS}")));
         };
-        let folder = Folder::open_path(&source).map_err(|error| cannot_read(&source, &error.to_string()))?;
+        let folder = lockswap_machine::open(&source).map_err(|error| cannot_read(&source, &error.to_string()))?;
         Self::read(source, false, &folder, None, None)
     }
 
@@ -78,7 +78,7 @@ impl Machine {
             (affinity, group) => affinity.or(*group),
         };
         let settings = settings()?;
-        let mut topology = Topology::of(files, allowed.as_ref());
+        let mut topology = lockswap_machine::read(files, allowed.as_ref());
         if topology.online().is_empty() {
             return Err(cannot_read(&source, &format!("{CPUS}/online names no CPU")));
         }

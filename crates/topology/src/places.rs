@@ -187,6 +187,14 @@ pub struct Summary {
     pub little: usize,
 }
 
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = |n: usize| if n == 1 { "" } else { "s" };
+        let Summary { cpus, groups, caches, little } = *self;
+        write!(f, "{cpus} CPU{} in {groups} group{}, {caches} cache{}, {little} little", s(cpus), s(groups), s(caches))
+    }
+}
+
 /// Gives the place of each online CPU to `set`: of those that the process may use first.
 pub fn find(topology: &Topology, level: Level, mut set: impl FnMut(usize, Place)) -> Summary {
     let allowed = topology.allowed();

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use lockswap_platform::{CpuList, MAX_CPUS};
-use syscalls::{syscall, Sysno};
+use syscalls::{syscall, Errno, Sysno};
 
 /// A set of CPUs with numbers below [`MAX_CPUS`]; all zero bytes are the empty set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,8 +22,7 @@ impl CpuSet {
     }
 
     /// Lets the calling thread run on these CPUs only.
-    #[cfg(feature = "std")]
-    pub fn bind_this_thread(&self) -> Result<(), syscalls::Errno> {
+    pub fn bind_this_thread(&self) -> Result<(), Errno> {
         // SAFETY: the kernel reads that many bytes of the set.
         unsafe { syscall!(Sysno::sched_setaffinity, 0, size_of_val(&self.0), self.0.as_ptr()) }.map(|_| ())
     }
@@ -125,6 +124,7 @@ impl fmt::Debug for CpuSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::string::ToString;
 
     #[test]
     fn sets_are_written_as_linux_writes_them() {
