@@ -2,7 +2,7 @@
 //! call of a replaced function, whichever is first. Nothing here allocates or takes a lock.
 
 use crate::functions::{self, ACTIVE, REAL};
-use crate::{c11, cancel, cond, counters, generation, mutex, outside, pool, rwlock, spin};
+use crate::{c11, cancel, cond, counters, epoch, generation, mutex, outside, pool, rwlock, spin, tls};
 use core::ffi::{c_char, c_int, c_void, CStr};
 use core::fmt::{self, Write};
 use core::mem::MaybeUninit;
@@ -11,7 +11,9 @@ use libc::{pthread_attr_t, pthread_t};
 use lockswap_locks::counters::{Counter, FILE_BYTES};
 use lockswap_locks::for_each_lock;
 use lockswap_locks::registry::{self, Role};
-use lockswap_platform::{set_big, set_override, set_route, CpuList, Native, Single, TopologyOverride};
+use lockswap_platform::{
+    parse_duration, set_big, set_override, set_route, window, CpuList, Native, Single, TopologyOverride,
+};
 use syscalls::{syscall, Sysno};
 
 /// Exit status when the environment asks for something that does not exist: as a shell's "command not found".
@@ -136,6 +138,24 @@ unsafe fn install(environment: &Environment) {
                 }
             }
         }
+        if let Some(text) = environment.get("LOCKSWAP_ASL_MAX_WINDOW") {
+            match text.to_str().ok().and_then(parse_duration) {
+                Some(ns) => window::set_longest(ns),
+                None => die(format_args!(
+                    "LOCKSWAP_ASL_MAX_WINDOW={} is not a duration, for instance 100ms",
+                    Lossy(text.to_bytes())
+                )),
+            }
+        }
+        if let Some(text) = environment.get("LOCKSWAP_SLO") {
+            if !text.to_str().is_ok_and(epoch::set_slos) {
+                die(format_args!(
+                    "LOCKSWAP_SLO={} is not a list of ID=DURATION, for instance 5=50us,7=1ms",
+                    Lossy(text.to_bytes())
+                ));
+            }
+        }
+        epoch::install();
         Native::has_one_cpu();
         libc::pthread_key_create(THREAD_END.as_ptr(), Some(end_thread));
         __register_atfork(
@@ -227,13 +247,19 @@ unsafe fn count_in(path: &CStr) -> Result<(), c_int> {
 
 /// Maps `bytes` bytes of zero memory; ends the process if there is none, as there is nobody to report it to.
 pub fn map(bytes: usize) -> *mut c_void {
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new mapping.
-    match unsafe { syscall!(Sysno::mmap, 0, bytes, access, flags, usize::MAX, 0) } {
-        Ok(address) => address as *mut c_void,
-        Err(_) => die(format_args!("out of memory for locks")),
+    match try_map(bytes) {
+        Some(address) => address,
+        None => die(format_args!("out of memory for locks")),
     }
+}
+
+/// Maps `bytes` bytes of zero memory, if there are as many.
+pub fn try_map(bytes: usize) -> Option<*mut c_void> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping.
+    let address = unsafe { syscall!(Sysno::mmap, 0, bytes, access, flags, usize::MAX, 0) };
+    address.ok().map(|address| address as *mut c_void)
 }
 
 /// Unmaps memory from [`map`].
@@ -264,17 +290,24 @@ unsafe extern "C" fn enter_child() {
     }
 }
 
-/// The key whose destructor gives back a thread's queue nodes.
+/// The key whose destructor gives back a thread's memory.
 static THREAD_END: AtomicU32 = AtomicU32::new(0);
 
-unsafe extern "C" fn end_thread(value: *mut c_void) {
-    pool::thread_end(value);
+/// The destructor. Others that run later may still lock and enter epochs: what they take is given back in the next round
+/// of destructors.
+unsafe extern "C" fn end_thread(_: *mut c_void) {
+    let thread = tls::thread();
+    thread.returns_memory.set(false);
+    epoch::thread_end(thread);
+    pool::thread_end(thread);
 }
 
-/// Makes [`pool::thread_end`] run when the calling thread ends.
-pub fn at_thread_end() {
-    // SAFETY: the key was made at start-up, early enough for glibc to have room for its value without allocating.
-    unsafe { libc::pthread_setspecific(THREAD_END.load(Ordering::Relaxed), core::ptr::dangling()) };
+/// Makes `thread`, which is the calling one, give back its memory when it ends.
+pub fn at_thread_end(thread: &tls::Thread) {
+    if !thread.returns_memory.replace(true) {
+        // SAFETY: the key was made at start-up, early enough for glibc to have room for its value without allocating.
+        unsafe { libc::pthread_setspecific(THREAD_END.load(Ordering::Relaxed), core::ptr::dangling()) };
+    }
 }
 
 type Start = extern "C-unwind" fn(*mut c_void) -> *mut c_void;

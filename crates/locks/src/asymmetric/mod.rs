@@ -1,3 +1,4 @@
 //! Locks for machines whose cores differ: big cores may overtake little ones (LibASL).
 
+pub mod epoch;
 pub mod libasl;
