@@ -70,7 +70,7 @@ static __inline__ int lockswap_is_preloaded(void) {
     if (__builtin_expect(state == 0, 0)) {
         state = lockswap_look_up_();
     }
-    return __builtin_expect(state == 2, 0);
+    return state == 2;
 }
 
 /* Begins an epoch of the calling thread. */

@@ -8,6 +8,7 @@ use core::fmt::{self, Write};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use libc::{pthread_attr_t, pthread_t};
+use lockswap_locks::asymmetric::latency::FILE_WORDS;
 use lockswap_locks::counters::{Counter, FILE_BYTES};
 use lockswap_locks::for_each_lock;
 use lockswap_locks::registry::{self, Role};
@@ -84,6 +85,20 @@ impl Environment {
         }
     }
 
+    /// The file that the variable `name` names, mapped; `None` if it is not set or the file is not fit.
+    ///
+    /// # Safety
+    /// As for [`Environment::get`].
+    unsafe fn map_file(&self, name: &str, bytes: usize, verbose: bool) -> Option<*mut c_void> {
+        // SAFETY: as for this call.
+        let path = unsafe { self.get(name) }?;
+        let mapping = map_file(path, bytes);
+        if let (Err(error), true) = (mapping, verbose) {
+            complain(format_args!("{name}={}: not used: error {error}", Lossy(path.to_bytes())));
+        }
+        mapping.ok()
+    }
+
     /// The lock that the variable `name` chooses for `role`; `default` if it chooses none.
     ///
     /// # Safety
@@ -130,13 +145,12 @@ unsafe fn install(environment: &Environment) {
         if let Some(cpus) = environment.cpus("LOCKSWAP_BIG") {
             set_big(cpus);
         }
-        if let Some(path) = environment.get("LOCKSWAP_STATS") {
-            if let Err(error) = count_in(path) {
-                if verbose {
-                    let path = Lossy(path.to_bytes());
-                    complain(format_args!("LOCKSWAP_STATS={path}: nothing is counted: error {error}"));
-                }
-            }
+        if let Some(file) = environment.map_file("LOCKSWAP_STATS", FILE_BYTES, verbose) {
+            counters::set_file(file.cast());
+            generation::start_counting();
+        }
+        if let Some(file) = environment.map_file("LOCKSWAP_LATENCIES", 8 * FILE_WORDS, verbose) {
+            epoch::set_latencies(file.cast());
         }
         if let Some(text) = environment.get("LOCKSWAP_ASL_MAX_WINDOW") {
             match text.to_str().ok().and_then(parse_duration) {
@@ -220,29 +234,22 @@ macro_rules! choose {
 
 for_each_lock!(choose);
 
-/// Maps the counters' file and counts in it from now on; the error of the system call that failed.
-///
-/// # Safety
-/// The process has one thread.
-unsafe fn count_in(path: &CStr) -> Result<(), c_int> {
-    // SAFETY: the path is a C string; the mapping is never removed.
-    unsafe {
+/// Maps the first `bytes` bytes of a file, shared and writable; the error of the system call that failed.
+fn map_file(path: &CStr, bytes: usize) -> Result<*mut c_void, c_int> {
+    // SAFETY: the path is a C string; the mapping is new.
+    let mapping = unsafe {
         let flags = libc::O_RDWR | libc::O_CLOEXEC;
         let file = syscall!(Sysno::openat, libc::AT_FDCWD, path.as_ptr(), flags).map_err(|error| error.into_raw())?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        let size = syscall!(Sysno::lseek, file, 0, libc::SEEK_END);
-        let mapping = match size {
-            Ok(size) if size >= FILE_BYTES => {
-                syscall!(Sysno::mmap, 0, FILE_BYTES, access, libc::MAP_SHARED, file, 0)
-            }
+        let mapping = match syscall!(Sysno::lseek, file, 0, libc::SEEK_END) {
+            Ok(size) if size >= bytes => syscall!(Sysno::mmap, 0, bytes, access, libc::MAP_SHARED, file, 0),
             Ok(_) => Err(syscalls::Errno::EINVAL),
             Err(error) => Err(error),
         };
         let _ = syscall!(Sysno::close, file);
-        counters::set_file(mapping.map_err(|error| error.into_raw())? as *mut _);
-    }
-    generation::start_counting();
-    Ok(())
+        mapping
+    };
+    mapping.map(|address| address as *mut c_void).map_err(|error| error.into_raw())
 }
 
 /// Maps `bytes` bytes of zero memory; ends the process if there is none, as there is nobody to report it to.

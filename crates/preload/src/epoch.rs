@@ -6,7 +6,8 @@
 //!
 //! `lockswap_epoch_start` pushes a frame, `lockswap_epoch_end` pops it, takes the latency and updates the window of the
 //! thread's slot for the id. Both touch only memory of the thread, which was mapped at its first epoch, and read the clock
-//! only where somebody wants to know: on little cores. The innermost epoch's window counts for a lock (paper, section 3.4).
+//! only where somebody wants to know: on little cores, and where latencies are recorded in the file that
+//! `LOCKSWAP_LATENCIES` names. The innermost epoch's window counts for a lock (paper, section 3.4).
 //!
 //! | what a program may do                        | what happens                                                       |
 //! |----------------------------------------------|--------------------------------------------------------------------|
@@ -29,6 +30,7 @@ use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::{compiler_fence, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use lockswap_locks::asymmetric::epoch::{Share, Target, Window};
+use lockswap_locks::asymmetric::latency::{File, Record, Run, FILE_WORDS};
 use lockswap_locks::counters::Counter;
 use lockswap_platform::{parse_duration, window, CoreKind, Native, Ns, Platform};
 
@@ -56,6 +58,7 @@ struct Descriptor {
 #[derive(Clone, Copy)]
 struct Frame {
     id: c_int,
+    kind: CoreKind,
     /// 0 if nobody wants to know how long it takes.
     start: Ns,
 }
@@ -67,6 +70,8 @@ struct Slot {
     window: Cell<Window>,
     /// Null while the slot is free.
     descriptor: *const Descriptor,
+    /// Where latencies on big and on little cores are recorded, once they are.
+    records: [Cell<Option<Record<'static>>>; 2],
 }
 
 /// The epochs of one thread.
@@ -151,8 +156,10 @@ impl Epochs {
         self.depth.set(depth + 1);
         // A signal handler that comes between the two uses the frames above.
         compiler_fence(Ordering::SeqCst);
-        let start = if Native::kind() == CoreKind::Little { Native::instant().max(1) } else { 0 };
-        self.frames[depth].set(Frame { id, start });
+        let kind = Native::kind();
+        let is_timed = kind == CoreKind::Little || latencies().is_some();
+        let start = if is_timed { Native::instant().max(1) } else { 0 };
+        self.frames[depth].set(Frame { id, kind, start });
     }
 
     #[inline(always)]
@@ -164,14 +171,15 @@ impl Epochs {
                 None => return not_started(),
             }
         }
-        let start = self.frames[depth - 1].get().start;
+        let begun = self.frames[depth - 1].get();
         compiler_fence(Ordering::SeqCst);
         self.depth.set(depth - 1);
-        if start != 0 && Native::kind() == CoreKind::Little {
-            let latency = Native::instant().saturating_sub(start);
+        let kind = Native::kind();
+        if begun.start != 0 && (kind == CoreKind::Little || latencies().is_some()) {
+            let latency = Native::instant().saturating_sub(begun.start);
             match self.find(id) {
-                Some(slot) => slot.update(latency, slo),
-                None => self.update_first(id, latency, slo),
+                Some(slot) => slot.end(begun, kind, latency, slo),
+                None => self.end_first(begun, kind, latency, slo),
             }
         }
     }
@@ -198,9 +206,9 @@ impl Epochs {
 
     #[cold]
     #[inline(never)]
-    fn update_first(&self, id: c_int, latency: Ns, slo: u64) {
-        match self.make(id) {
-            Some(slot) => slot.update(latency, slo),
+    fn end_first(&self, begun: Frame, kind: CoreKind, latency: Ns, slo: Ns) {
+        match self.make(begun.id) {
+            Some(slot) => slot.end(begun, kind, latency, slo),
             None => count(Counter::EpochsIgnored),
         }
     }
@@ -248,7 +256,7 @@ impl Epochs {
             let window = left.checked_sub(1).map_or(Window::NEW, Window::resume);
             // SAFETY: a free slot of this thread's, which it alone uses.
             unsafe {
-                free.write(Slot { id, window: Cell::new(window), descriptor });
+                free.write(Slot { id, window: Cell::new(window), descriptor, records: Default::default() });
                 self.used.set(self.used.get() + 1);
                 &*free
             }
@@ -284,16 +292,54 @@ impl Epochs {
 
 impl Slot {
     #[inline(always)]
-    fn update(&self, latency: Ns, slo: u64) {
+    fn end(&self, begun: Frame, kind: CoreKind, latency: Ns, slo: Ns) {
         // SAFETY: not null, as the slot is in use; descriptors live for ever.
         let descriptor = unsafe { &*self.descriptor };
         // Relaxed, both: settings, which may change at any time.
         let slo = descriptor.slo.load(Ordering::Relaxed).checked_sub(1).unwrap_or(slo);
-        let misses = Share::from_bits(descriptor.misses.load(Ordering::Relaxed));
-        let mut window = self.window.get();
-        window.update(latency, Target { slo, misses, longest: window::longest() });
-        self.window.set(window);
+        if kind == CoreKind::Little && begun.kind == CoreKind::Little {
+            let misses = Share::from_bits(descriptor.misses.load(Ordering::Relaxed));
+            let mut window = self.window.get();
+            window.update(latency, Target { slo, misses, longest: window::longest() });
+            self.window.set(window);
+        }
+        if let Some(file) = latencies() {
+            let run = Run { start: begun.start, latency, slo, window: self.window.get().get() };
+            match self.records[kind as usize].get() {
+                Some(record) => record.count(run),
+                None => self.record_first(file, kind, run),
+            }
+        }
     }
+
+    #[cold]
+    #[inline(never)]
+    fn record_first(&self, file: File<'static>, kind: CoreKind, run: Run) {
+        let record = file.claim(self.id, kind);
+        self.records[kind as usize].set(record);
+        match record {
+            Some(record) => record.count(run),
+            None => file.count_unrecorded(),
+        }
+    }
+}
+
+/// The file of latencies; null while none are recorded.
+static LATENCIES: AtomicPtr<[AtomicU64; FILE_WORDS]> = AtomicPtr::new(null_mut());
+
+/// Records latencies in `file` from now on.
+///
+/// # Safety
+/// `file` stays mapped and writable.
+pub unsafe fn set_latencies(file: *mut [AtomicU64; FILE_WORDS]) {
+    // Relaxed, here and below: set before a second thread exists.
+    LATENCIES.store(file, Ordering::Relaxed);
+}
+
+#[inline(always)]
+fn latencies() -> Option<File<'static>> {
+    // SAFETY: null, or as `set_latencies` says.
+    unsafe { LATENCIES.load(Ordering::Relaxed).as_ref() }.map(File::new)
 }
 
 /// The descriptors, used from the first on, and how many are taken.
@@ -381,7 +427,9 @@ pub fn thread_end(thread: &Thread) {
     unsafe {
         let (slots, count) = ((*epochs).slots.get(), 1 << (*epochs).bits.get());
         for slot in core::slice::from_raw_parts(slots, count) {
-            if let Some(descriptor) = slot.descriptor.as_ref().filter(|_| slot.window.get().has_run()) {
+            let Some(descriptor) = slot.descriptor.as_ref() else { continue };
+            slot.records.iter().filter_map(Cell::take).for_each(|record| record.release());
+            if slot.window.get().has_run() {
                 descriptor.window.store(slot.window.get().get() + 1, Ordering::Relaxed);
             }
         }
