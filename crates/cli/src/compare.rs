@@ -202,7 +202,10 @@ fn variants(args: &CompareArgs, command: &[OsString]) -> Result<Vec<Variant>, Us
         selection.check()?;
         let mut envs = selection.environment()?;
         // Variables of our own environment must not change what is compared.
-        let stray = VARIABLES.into_iter().chain(["LOCKSWAP_STATS"]).filter(|v| !envs.iter().any(|(name, _)| name == v));
+        let stray = VARIABLES
+            .into_iter()
+            .chain(["LOCKSWAP_STATS", "LOCKSWAP_LATENCIES"])
+            .filter(|v| !envs.iter().any(|(name, _)| name == v));
         let stray: Vec<_> = stray.map(|name| (name.into(), None)).collect();
         envs.extend(stray);
         Ok(Variant {

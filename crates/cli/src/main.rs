@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod asl;
 mod bench;
 mod checked;
 mod compare;
@@ -9,6 +10,7 @@ mod doctor;
 mod elf;
 mod error;
 mod hidden;
+mod latencies;
 mod library;
 mod list;
 mod lock_pages;
