@@ -41,6 +41,16 @@ impl Fifo {
             Fifo::Futex => "asl-blocking",
         }
     }
+
+    /// The id of the lock itself.
+    pub fn alone(self) -> &'static str {
+        match self {
+            Fifo::Mcs => "mcs_spin",
+            Fifo::Ticket => "ticket",
+            Fifo::Cna => "cna",
+            Fifo::Futex => "futex",
+        }
+    }
 }
 
 impl AslArgs {
@@ -55,7 +65,7 @@ impl AslArgs {
 
     /// What the program's environment has for it.
     pub fn environment(&self) -> Option<(OsString, Option<OsString>)> {
-        self.asl_max_window.map(|ns| ("LOCKSWAP_ASL_MAX_WINDOW".into(), Some(format!("{ns}ns").into())))
+        self.asl_max_window.map(|ns| ("LOCKSWAP_ASL_MAX_WINDOW".into(), Some(time_as_option(ns).into())))
     }
 }
 
@@ -70,7 +80,7 @@ pub struct Slo {
 
 /// The variable that sets targets whatever the program says.
 pub fn slo_variable(slos: &[Slo]) -> (OsString, Option<OsString>) {
-    let entries: Vec<String> = slos.iter().map(|slo| format!("{}={}ns", slo.id, slo.ns)).collect();
+    let entries: Vec<String> = slos.iter().map(|slo| format!("{}={}", slo.id, time_as_option(slo.ns))).collect();
     ("LOCKSWAP_SLO".into(), Some(entries.join(",").into()))
 }
 
@@ -84,6 +94,13 @@ pub fn slo(text: &str) -> Result<Slo, String> {
 /// Reads a time with its unit.
 pub fn duration(text: &str) -> Result<Ns, String> {
     parse_duration(text).ok_or_else(|| "give a time with its unit, as in 50us, 1.5ms or 2s, at most an hour".to_owned())
+}
+
+/// A time as options take it: `50us`.
+pub fn time_as_option(ns: Ns) -> String {
+    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
+    let found = units.into_iter().find(|(unit, _)| ns > 0 && ns.is_multiple_of(*unit));
+    found.map_or_else(|| format!("{ns}ns"), |(unit, name)| format!("{}{name}", ns / unit))
 }
 
 /// A time for people, with three digits: `12.3 us`.
@@ -116,7 +133,7 @@ mod tests {
         assert!(args(Some(Fifo::Mcs)).choose(None).is_err());
         for fifo in Fifo::value_variants() {
             use lockswap_locks::registry::{find, Role};
-            assert!(find(Role::Mutex, fifo.asl()).is_some());
+            assert!(find(Role::Mutex, fifo.asl()).is_some() && find(Role::Mutex, fifo.alone()).is_some());
         }
     }
 
@@ -128,7 +145,15 @@ mod tests {
             assert!(slo(nonsense).is_err(), "{nonsense}");
         }
         let (_, value) = slo_variable(&[Slo { id: 5, ns: 50_000 }, Slo { id: 7, ns: 0 }]);
-        assert_eq!(value.unwrap(), "5=50000ns,7=0ns");
+        assert_eq!(value.unwrap(), "5=50us,7=0ns");
+    }
+
+    #[test]
+    fn times_as_options_come_back() {
+        for ns in [0, 7, 1_000, 1_001, 50_000, 1_500_000, 100_000_000, 3_600_000_000_000] {
+            assert_eq!(duration(&time_as_option(ns)), Ok(ns));
+        }
+        assert_eq!(time_as_option(50_000), "50us");
     }
 
     #[test]

@@ -34,6 +34,12 @@ impl LatencyFile {
         ("LOCKSWAP_LATENCIES".into(), Some(self.0.path().into()))
     }
 
+    /// Forgets what was recorded. No program may use the file.
+    pub fn clear(&self) -> io::Result<()> {
+        self.file().set_len(0)?;
+        self.file().set_len(8 * FILE_WORDS as u64)
+    }
+
     /// What was recorded since.
     pub fn read(&self) -> io::Result<Latencies> {
         let mut bytes = vec![0; 8 * FILE_WORDS];

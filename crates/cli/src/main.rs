@@ -17,6 +17,7 @@ mod lock_pages;
 mod preload_path;
 mod run;
 mod selection;
+mod slo;
 mod terminal;
 mod torture;
 
@@ -37,12 +38,15 @@ Examples:
   lockswap compare                          a built-in workload on several locks
   lockswap compare -- ./program --threads 8 a program of yours on several locks
   lockswap run --lock mcs_stp -- ./server   a program of yours on one lock
+  lockswap slo --epoch 5 --from 10us --to 1ms -- ./program
+                                            a latency target for one of its epochs
   lockswap doctor ./program                 can it work on this program?";
 
 #[derive(Subcommand)]
 enum Command {
     Run(run::RunArgs),
     Compare(compare::CompareArgs),
+    Slo(slo::SloArgs),
     List(list::ListArgs),
     Doctor(doctor::DoctorArgs),
     PreloadPath(preload_path::PreloadPathArgs),
@@ -61,6 +65,7 @@ fn main() -> ExitCode {
     let result = match Args::parse().command {
         Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::run(args),
+        Command::Slo(args) => slo::run(args),
         Command::List(args) => list::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::PreloadPath(args) => preload_path::run(args),
