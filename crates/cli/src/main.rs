@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod asl;
 mod bench;
 mod checked;
 mod compare;
@@ -9,12 +10,14 @@ mod doctor;
 mod elf;
 mod error;
 mod hidden;
+mod latencies;
 mod library;
 mod list;
 mod lock_pages;
 mod preload_path;
 mod run;
 mod selection;
+mod slo;
 mod terminal;
 mod topo;
 mod torture;
@@ -36,12 +39,15 @@ Examples:
   lockswap compare                          a built-in workload on several locks
   lockswap compare -- ./program --threads 8 a program of yours on several locks
   lockswap run --lock mcs_stp -- ./server   a program of yours on one lock
+  lockswap slo --epoch 5 --from 10us --to 1ms -- ./program
+                                            a latency target for one of its epochs
   lockswap doctor ./program                 can it work on this program?";
 
 #[derive(Subcommand)]
 enum Command {
     Run(run::RunArgs),
     Compare(compare::CompareArgs),
+    Slo(slo::SloArgs),
     List(list::ListArgs),
     Doctor(doctor::DoctorArgs),
     Topo(topo::TopoArgs),
@@ -61,6 +67,7 @@ fn main() -> ExitCode {
     let result = match Args::parse().command {
         Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::run(args),
+        Command::Slo(args) => slo::run(args),
         Command::List(args) => list::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Topo(args) => topo::run(args),
