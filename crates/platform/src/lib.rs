@@ -15,9 +15,9 @@ mod time;
 mod topology;
 
 pub use core::sync::atomic::Ordering;
-pub use native::Native;
+pub use native::{window, Native};
 pub use single::Single;
-pub use time::{Clock, Deadline, Ns};
+pub use time::{parse_duration, Clock, Deadline, Ns, LONGEST_DURATION};
 pub use topology::{set_big, set_override, set_route, CpuList, TopologyOverride, MAX_CPUS, MAX_RANKS};
 
 /// An atomic integer of type `V`.
