@@ -18,7 +18,10 @@ pub use core::sync::atomic::Ordering;
 pub use native::{window, Native};
 pub use single::Single;
 pub use time::{parse_duration, Clock, Deadline, Ns, LONGEST_DURATION};
-pub use topology::{set_big, set_override, set_route, CpuList, TopologyOverride, MAX_CPUS, MAX_RANKS};
+pub use topology::{
+    set_big, set_override, set_place, set_route, use_places, CpuList, Place, Places, TopologyOverride, MAX_CPUS,
+    MAX_RANKS,
+};
 
 /// An atomic integer of type `V`.
 pub trait AtomicInt<V>: Send + Sync {
@@ -127,7 +130,9 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn now(clock: Clock) -> Ns;
     /// The CPU this thread runs on; it may have moved on return.
     fn cpu() -> u32;
-    /// The NUMA node of the CPU this thread runs on; it may have moved on return.
+    /// The locality group of the CPU this thread runs on, which may have moved on return: its NUMA node, or what else is
+    /// nearest to that in the costs of a hand-off. On hardware that is `LOCKSWAP_LEVEL`, and the groups that the process can
+    /// use are numbered from 0.
     fn node() -> u32;
     /// The last-level-cache group of the CPU this thread runs on, numbered over the whole machine; the node where the
     /// groups are not known.

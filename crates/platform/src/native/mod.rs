@@ -187,23 +187,22 @@ impl Platform for Native {
 
     #[inline]
     fn cpu() -> u32 {
-        rseq::cpu_and_node().0
+        rseq::cpu()
     }
 
     #[inline]
     fn node() -> u32 {
-        let (cpu, node) = rseq::cpu_and_node();
-        topology::declared_node(cpu).unwrap_or(node)
+        topology::place(rseq::cpu()).group().unwrap_or_else(rseq::node)
     }
 
     #[inline]
     fn llc() -> u32 {
-        Self::node()
+        topology::place(rseq::cpu()).llc().unwrap_or_else(rseq::node)
     }
 
     #[inline]
     fn kind() -> CoreKind {
-        topology::kind(Self::cpu())
+        topology::place(rseq::cpu()).kind()
     }
 
     #[inline]
