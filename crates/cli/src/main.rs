@@ -13,6 +13,7 @@ mod hidden;
 mod latencies;
 mod library;
 mod list;
+mod little;
 mod lock_pages;
 mod preload_path;
 mod run;
@@ -57,6 +58,8 @@ enum Command {
     Torture(torture::TortureArgs),
     #[command(name = hidden::KEY_VALUE, hide = true)]
     KeyValue(hidden::KeyValueArgs),
+    #[command(name = hidden::BENCH, hide = true)]
+    BenchHere(hidden::BenchArgs),
     #[command(name = hidden::LOADED, hide = true)]
     Loaded,
     #[command(name = hidden::TORTURE, hide = true)]
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Command::PreloadPath(args) => preload_path::run(args),
         Command::Bench(args) => bench::run(args),
         Command::KeyValue(args) => hidden::key_value(args),
+        Command::BenchHere(args) => hidden::bench(&args),
         Command::Loaded => hidden::loaded(),
         Command::Torture(args) => torture::run(args),
         Command::TortureHere(args) => hidden::torture(args),

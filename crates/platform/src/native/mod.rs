@@ -238,6 +238,25 @@ impl Platform for Native {
     }
 
     #[inline]
+    fn compute(steps: u64) {
+        // Marsaglia's xorshift64, which no compiler knows a shorter way for.
+        let mut state = core::hint::black_box(0x9E37_79B9_7F4A_7C15_u64);
+        for _ in 0..steps {
+            state ^= state >> 12;
+            state ^= state << 25;
+            state ^= state >> 27;
+        }
+        core::hint::black_box(state);
+    }
+
+    fn keep_busy(ns: Ns) {
+        let began = wait::now(Clock::Monotonic);
+        while wait::now(Clock::Monotonic) - began < ns {
+            core::hint::spin_loop();
+        }
+    }
+
+    #[inline]
     fn choose(n: u32) -> u32 {
         // The low bits of a cycle counter, spread over the word (the multiplier is 2^64 divided by the golden ratio).
         let mixed = rseq::cycles().wrapping_mul(0x9E37_79B9_7F4A_7C15);
