@@ -18,6 +18,7 @@ mod selection;
 mod terminal;
 mod topo;
 mod torture;
+mod watch;
 
 use std::process::ExitCode;
 

@@ -6,6 +6,7 @@ mod doctor;
 mod library;
 mod list;
 mod run;
+mod topo;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
