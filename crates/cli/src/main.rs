@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod asl;
 mod bench;
 mod checked;
 mod compare;
@@ -9,6 +10,7 @@ mod doctor;
 mod elf;
 mod error;
 mod hidden;
+mod latencies;
 mod library;
 mod list;
 mod little;
@@ -16,6 +18,7 @@ mod lock_pages;
 mod preload_path;
 mod run;
 mod selection;
+mod slo;
 mod terminal;
 mod torture;
 
@@ -36,12 +39,15 @@ Examples:
   lockswap compare                          a built-in workload on several locks
   lockswap compare -- ./program --threads 8 a program of yours on several locks
   lockswap run --lock mcs_stp -- ./server   a program of yours on one lock
+  lockswap slo --epoch 5 --from 10us --to 1ms -- ./program
+                                            a latency target for one of its epochs
   lockswap doctor ./program                 can it work on this program?";
 
 #[derive(Subcommand)]
 enum Command {
     Run(run::RunArgs),
     Compare(compare::CompareArgs),
+    Slo(slo::SloArgs),
     List(list::ListArgs),
     Doctor(doctor::DoctorArgs),
     PreloadPath(preload_path::PreloadPathArgs),
@@ -62,6 +68,7 @@ fn main() -> ExitCode {
     let result = match Args::parse().command {
         Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::run(args),
+        Command::Slo(args) => slo::run(args),
         Command::List(args) => list::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::PreloadPath(args) => preload_path::run(args),
