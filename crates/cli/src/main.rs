@@ -20,6 +20,7 @@ mod run;
 mod selection;
 mod slo;
 mod terminal;
+mod topo;
 mod torture;
 
 use std::process::ExitCode;
@@ -50,6 +51,7 @@ enum Command {
     Slo(slo::SloArgs),
     List(list::ListArgs),
     Doctor(doctor::DoctorArgs),
+    Topo(topo::TopoArgs),
     PreloadPath(preload_path::PreloadPathArgs),
     /// Measures the locks themselves on this machine.
     Bench(bench::BenchArgs),
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Command::Slo(args) => slo::run(args),
         Command::List(args) => list::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Topo(args) => topo::run(args),
         Command::PreloadPath(args) => preload_path::run(args),
         Command::Bench(args) => bench::run(args),
         Command::KeyValue(args) => hidden::key_value(args),

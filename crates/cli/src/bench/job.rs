@@ -6,8 +6,7 @@ use crate::selection::{Selection, INTERPOSED, PLAIN};
 use crate::terminal;
 use anyhow::Context;
 use lockswap_locks::registry::Role;
-use lockswap_machine::files::Folder;
-use lockswap_machine::topology::{Group, Topology};
+use lockswap_machine::topology::Group;
 use lockswap_platform::{Native, Ns};
 use lockswap_workloads::crew::{Place, Timing};
 use lockswap_workloads::epochs::Annotate;
@@ -206,8 +205,8 @@ impl Annotate for Preloaded {
 
 /// Where this machine's CPUs lie, by number; empty where it does not tell.
 fn places() -> Vec<Place> {
-    let Ok(folder) = Folder::open_path(std::path::Path::new("/sys")) else { return Vec::new() };
-    let topology = Topology::of(&folder, None);
+    let Ok(folder) = lockswap_machine::open(std::path::Path::new("/sys")) else { return Vec::new() };
+    let topology = lockswap_machine::read(&folder, None);
     let Some(last) = topology.present().iter().last() else { return Vec::new() };
     let of = |cpu: usize| {
         // A level that is not known has nobody else in it, but all CPUs are of one node then.
