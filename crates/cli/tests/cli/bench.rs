@@ -32,7 +32,7 @@ fn locks(results: &[Value]) -> Vec<&str> {
 
 #[test]
 fn oversub_measures_the_longest_wait_of_each_lock() {
-    let (shown, exported) = bench(&["oversub", "--lock", "futex", "--threads", "5", "--duration", "100ms"]);
+    let (shown, exported) = bench(&["oversub", "--lock", "futex", "--threads", "5", "--duration", "250ms"]);
     assert!(shown.contains("5 threads, each") && shown.contains("interposed-pthread"), "{shown}");
     let results = results(&exported);
     assert_eq!(locks(results), ["pthread", "interposed-pthread", "futex"]);
@@ -44,7 +44,7 @@ fn oversub_measures_the_longest_wait_of_each_lock() {
 
 #[test]
 fn oversub_takes_rwlocks_too() {
-    let (shown, exported) = bench(&["oversub", "--rwlock", "bravo", "--threads", "5", "--duration", "100ms"]);
+    let (shown, exported) = bench(&["oversub", "--rwlock", "bravo", "--threads", "5", "--duration", "250ms"]);
     assert!(shown.contains("5 threads, 90 % of the operations read"), "{shown}");
     let results = results(&exported);
     assert_eq!(locks(results), ["pthread", "interposed-pthread", "bravo"]);
@@ -75,7 +75,7 @@ fn a_part_without_a_name_is_both_micro_parts() {
 
 #[test]
 fn ncs_reports_hand_over_and_contention_time() {
-    let (shown, exported) = bench(&["ncs", "--lock", "futex", "--ncs", "0,2us", "--duration", "50ms"]);
+    let (shown, exported) = bench(&["ncs", "--lock", "futex", "--ncs", "0,2us", "--duration", "250ms"]);
     assert!(shown.contains("hand-over") && shown.contains("2.0 us"), "{shown}");
     let results = results(&exported);
     // Three locks, two lengths, with the shared array and without.
@@ -90,7 +90,7 @@ fn ncs_reports_hand_over_and_contention_time() {
 
 #[test]
 fn epochs_show_targets_by_the_kind_of_cpu() {
-    let slower = ["--little", "1:3", "--slo", "100us,1ms", "--duration", "100ms"];
+    let slower = ["--little", "1:3", "--slo", "100us,1ms", "--duration", "250ms"];
     let place = Place::new();
     if !std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) {
         let output = place.output(&[&["bench", "epochs"], &slower[..]].concat());
@@ -115,29 +115,29 @@ fn epochs_show_targets_by_the_kind_of_cpu() {
 
 #[test]
 fn the_papers_other_epochs_run() {
-    let (shown, exported) = bench(&["epochs", "--bench", "3", "--long", "50", "--lock", "asl", "--duration", "50ms"]);
+    let (shown, exported) = bench(&["epochs", "--bench", "3", "--long", "50", "--lock", "asl", "--duration", "250ms"]);
     assert!(shown.contains("50 % long") && shown.contains("no CPU is declared slower"), "{shown}");
     assert!(results(&exported).iter().all(|result| result["latency"]["short"]["count"].is_u64()));
-    let (shown, _) = bench(&["epochs", "--bench", "5", "--between", "10", "--lock", "asl", "--duration", "50ms"]);
+    let (shown, _) = bench(&["epochs", "--bench", "5", "--between", "10", "--lock", "asl", "--duration", "250ms"]);
     assert!(shown.contains("10 steps between") && shown.contains("sections of 2 lines"), "{shown}");
 }
 
 #[test]
 fn counter_and_kv_report_fairness_over_threads() {
     let (shown, exported) =
-        bench(&["counter", "--threads", "1,2", "--handoffs", "--lock", "ttas", "--duration", "30ms", "--pin"]);
+        bench(&["counter", "--threads", "1,2", "--handoffs", "--lock", "ttas", "--duration", "250ms", "--pin"]);
     assert!(shown.contains("Jain") && shown.contains("in LLC"), "{shown}");
     let counted = results(&exported);
     assert_eq!(counted.len(), 6);
     let share = |result: &Value, of: &str| result["handoffs"][of].as_f64().unwrap();
     assert!(counted.iter().all(|result| share(result, "within_core") <= share(result, "within_node")));
-    let (_, exported) = bench(&["kv", "--lock", "ttas", "--updates", "100", "--duration", "30ms"]);
+    let (_, exported) = bench(&["kv", "--lock", "ttas", "--updates", "100", "--duration", "250ms"]);
     assert!(results(&exported).iter().all(|result| result["config"]["update_percent"] == 100));
 }
 
 #[test]
 fn readers_report_reads_and_writes_apart() {
-    let (shown, exported) = bench(&["readers", "--rwlock", "rw-futex", "--reads", "50,100", "--duration", "30ms"]);
+    let (shown, exported) = bench(&["readers", "--rwlock", "rw-futex", "--reads", "50,100", "--duration", "250ms"]);
     assert!(shown.contains("read P50") && shown.contains("100 %"), "{shown}");
     let results = results(&exported);
     assert_eq!(results.len(), 6);
