@@ -133,6 +133,11 @@ pub struct Asks {
 }
 
 impl Asks {
+    /// Whether the lock asks for anything but the route, which stays as it is while a program runs.
+    pub const fn any_place(self) -> bool {
+        self.locality || self.kind
+    }
+
     /// What two locks ask together.
     pub const fn and(self, other: Self) -> Self {
         Asks {

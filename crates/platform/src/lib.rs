@@ -15,9 +15,9 @@ mod time;
 mod topology;
 
 pub use core::sync::atomic::Ordering;
-pub use native::Native;
+pub use native::{window, Native};
 pub use single::Single;
-pub use time::{Clock, Deadline, Ns};
+pub use time::{parse_duration, Clock, Deadline, Ns, LONGEST_DURATION};
 pub use topology::{
     rank_of, set_big, set_override, set_place, set_route, use_places, CpuList, Place, Places, TopologyOverride,
     MAX_CPUS, MAX_RANKS,
@@ -152,6 +152,17 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn reorder_window() -> Ns;
     /// Leaves the CPU for about `ns` ns.
     fn sleep(ns: Ns);
+    /// Computes `steps` steps, each of six instructions of one cycle that wait for each other, on no memory: the work of a
+    /// program. It takes no time where executions are explored.
+    #[inline]
+    fn compute(steps: u64) {
+        let _ = steps;
+    }
+    /// Keeps the CPU for `ns` ns, not less, as a program does that is busy with something else.
+    fn keep_busy(ns: Ns) {
+        let end = Deadline { clock: Clock::Monotonic, at: Self::now(Clock::Monotonic).saturating_add(ns) };
+        Self::spin_map_until(end, || None::<()>);
+    }
     /// A number in `0..n`: random on hardware, a branch where all choices are explored. `n` is not 0.
     fn choose(n: u32) -> u32;
     /// Sleeps while `word` holds `expected`, until woken by [`Platform::unpark`] on the same word.

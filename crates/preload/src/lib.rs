@@ -3,6 +3,7 @@
 //! - [`functions`] lists every function that is replaced, and sends each call through a table;
 //! - [`boot`] fills the table: from the environment, before any other constructor runs;
 //! - [`mutex`], [`cond`], [`rwlock`], [`spin`] and [`c11`] are the functions;
+//! - [`epoch`] keeps the epochs of LibASL, which a program marks itself;
 //! - [`generation`] marks objects as seen, and repairs them in the child of a fork;
 //! - [`machine`] finds out which CPUs are near each other and which are big, for locks that ask;
 //! - [`outside`] keeps the locks that are too large for a pthread object;
@@ -17,6 +18,7 @@ mod cancel;
 mod cond;
 mod counters;
 mod deadline;
+mod epoch;
 mod functions;
 mod generation;
 mod machine;

@@ -46,7 +46,7 @@ impl fmt::Display for Learnt {
 pub unsafe fn learn(environment: &Environment, settings: &Settings, asks: Asks) -> Option<Learnt> {
     // SAFETY: as for this call.
     unsafe {
-        if !asks.locality && !asks.kind {
+        if !asks.any_place() {
             return None;
         }
         let shared = environment.get("LOCKSWAP_MACHINE").and_then(|path| map_shared(path).ok());

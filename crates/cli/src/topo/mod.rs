@@ -8,7 +8,7 @@ mod tree;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-pub use machine::Machine;
+pub use machine::{root, settings, Machine};
 
 use crate::terminal;
 
