@@ -138,7 +138,7 @@ pub fn set_override(topology: TopologyOverride) {
 pub const MAX_RANKS: usize = 256;
 
 /// A list of CPUs as Linux writes it, `0-3,8,10-11`, in the order written.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuList<'a>(&'a str);
 
 impl<'a> CpuList<'a> {

@@ -56,6 +56,24 @@ pub struct Steps {
     pub far: Option<f64>,
 }
 
+impl Steps {
+    /// Reads two or three positive numbers with blanks between them, as [`Steps`] writes them.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut numbers =
+            text.split(' ').map(|number| number.parse().ok().filter(|ns: &f64| *ns > 0.0 && ns.is_finite()));
+        let (same_llc, same_node, far) = (numbers.next()??, numbers.next()??, numbers.next());
+        let far = if let Some(far) = far { Some(far?) } else { None };
+        numbers.next().is_none().then_some(Steps { same_llc, same_node, far })
+    }
+}
+
+impl fmt::Display for Steps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1} {:.1}", self.same_llc, self.same_node)?;
+        self.far.map_or(Ok(()), |far| write!(f, " {far:.1}"))
+    }
+}
+
 /// Why a level was chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reason {
