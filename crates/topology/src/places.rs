@@ -128,8 +128,8 @@ const SMALLEST_STEP: f64 = 1.25;
 ///
 /// Unless the user names one (`asked`): the node where the user declares nodes, and where no node has several last-level caches. Where one has, the level
 /// beyond which the time grows by the larger factor, if times were measured. Else the last-level cache: on all machines with
-/// several of them in a node of which measurements are public (AMD's Zen, where a node is 2 to 16 of them; Apple's M1;
-/// Kunpeng with nodes interleaved), leaving the cache costs 2.2 to 5 times as much, and leaving the node another 1.2 to 2.
+/// several of them in a node of which measurements are public (AMD's Zen, where a node is 2 to 16 of them, and Apple's
+/// M1), leaving the cache costs 3.6 to 5.3 times as much, and leaving the node 1.7 to 2 times after that.
 pub fn choose(topology: &Topology, asked: Option<Level>, steps: Option<Steps>) -> (Level, Reason) {
     match asked {
         Some(Level::Llc) if !topology.caches_are_shared() => return (Level::Node, Reason::NotVisible(Level::Llc)),
