@@ -149,33 +149,31 @@ fn not_started() {
 impl Epochs {
     #[inline(always)]
     fn start(&self, id: c_int) {
-        let mut depth = self.depth.get();
-        if depth == DEPTH {
-            depth = self.forget_outermost();
-        }
+        let depth = self.depth.get();
+        let Some(frame) = self.frames.get(depth) else { return self.start_deep(id) };
         self.depth.set(depth + 1);
         // A signal handler that comes between the two uses the frames above.
         compiler_fence(Ordering::SeqCst);
         let kind = Native::kind();
         let is_timed = kind == CoreKind::Little || latencies().is_some();
         let start = if is_timed { Native::instant().max(1) } else { 0 };
-        self.frames[depth].set(Frame { id, kind, start });
+        frame.set(Frame { id, kind, start });
     }
 
     #[inline(always)]
-    fn end(&self, id: c_int, slo: u64) {
-        let mut depth = self.depth.get();
-        if depth == 0 || self.frames[depth - 1].get().id != id {
-            match self.leave_to(id) {
-                Some(found) => depth = found,
-                None => return not_started(),
-            }
-        }
-        let begun = self.frames[depth - 1].get();
+    fn end(&self, id: c_int, slo: Ns) {
+        let depth = self.depth.get();
+        let begun = match self.frames.get(depth.wrapping_sub(1)).map(Cell::get) {
+            Some(frame) if frame.id == id => frame,
+            _ => return self.end_outer(id, slo),
+        };
         compiler_fence(Ordering::SeqCst);
         self.depth.set(depth - 1);
+        if begun.start == 0 {
+            return;
+        }
         let kind = Native::kind();
-        if begun.start != 0 && (kind == CoreKind::Little || latencies().is_some()) {
+        if kind == CoreKind::Little || latencies().is_some() {
             let latency = Native::instant().saturating_sub(begun.start);
             match self.find(id) {
                 Some(slot) => slot.end(begun, kind, latency, slo),
@@ -184,24 +182,31 @@ impl Epochs {
         }
     }
 
-    /// Drops the epochs inside the innermost one of this id; the depth with that one, or `None` if there is none.
+    /// Ends the innermost epoch of this id, if there is one, after dropping those inside it.
     #[cold]
     #[inline(never)]
-    fn leave_to(&self, id: c_int) -> Option<usize> {
+    fn end_outer(&self, id: c_int, slo: Ns) {
         let depth = self.depth.get();
-        let found = self.frames[..depth].iter().rposition(|frame| frame.get().id == id)? + 1;
-        (found..depth).for_each(|_| count(Counter::EpochsNotEnded));
-        Some(found)
+        match self.frames[..depth].iter().rposition(|frame| frame.get().id == id) {
+            None => not_started(),
+            Some(found) => {
+                (found + 1..depth).for_each(|_| count(Counter::EpochsNotEnded));
+                self.depth.set(found + 1);
+                self.end(id, slo);
+            }
+        }
     }
 
+    /// Starts an epoch in the place of the outermost one.
     #[cold]
     #[inline(never)]
-    fn forget_outermost(&self) -> usize {
+    fn start_deep(&self, id: c_int) {
         count(Counter::EpochsNotEnded);
         for (frame, next) in self.frames.iter().zip(&self.frames[1..]) {
             frame.set(next.get());
         }
-        DEPTH - 1
+        self.depth.set(DEPTH - 1);
+        self.start(id);
     }
 
     #[cold]

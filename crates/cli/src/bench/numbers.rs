@@ -81,7 +81,7 @@ pub fn run(
     let file = super::prepare(common)?;
     let before = Machine::here();
     let rounds = common.rounds.unwrap_or(7);
-    let bar = super::progress(u64::from(rounds) * results.len() as u64);
+    let bar = crate::compare::bar(u64::from(rounds) * results.len() as u64);
     for _ in 0..rounds {
         for result in results.iter_mut().filter(|result| result.failure.is_none()) {
             bar.set_message(result.lock.clone());

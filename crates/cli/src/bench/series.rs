@@ -156,7 +156,7 @@ impl Series {
             .collect();
         let mut series = Self { measured: measured?, busy: before.is_busy().then_some(before.load_average) };
         let rounds = common.rounds.unwrap_or(ROUNDS);
-        let bar = super::progress(u64::from(rounds) * series.measured.len() as u64);
+        let bar = crate::compare::bar(u64::from(rounds) * series.measured.len() as u64);
         for _ in 0..rounds {
             for measured in series.measured.iter_mut().filter(|measured| measured.failure.is_none()) {
                 bar.set_message(measured.point.lock.clone());
