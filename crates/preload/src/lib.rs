@@ -25,6 +25,7 @@ mod machine;
 mod mutex;
 mod outside;
 mod pool;
+mod route;
 mod rwlock;
 mod spin;
 mod tls;

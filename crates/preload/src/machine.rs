@@ -39,15 +39,14 @@ impl fmt::Display for Learnt {
     }
 }
 
-/// Learns what locks ask; nothing if they ask nothing. Settings of the wrong form end the process in any case.
+/// Learns what locks ask; nothing if they ask nothing.
 ///
 /// # Safety
 /// The process has one thread and `environment` is its own.
-pub unsafe fn learn(environment: &Environment, asks: Asks) -> Option<Learnt> {
+pub unsafe fn learn(environment: &Environment, settings: &Settings, asks: Asks) -> Option<Learnt> {
     // SAFETY: as for this call.
     unsafe {
-        let settings = settings(environment);
-        if !asks.any() {
+        if !asks.any_place() {
             return None;
         }
         let shared = environment.get("LOCKSWAP_MACHINE").and_then(|path| map_shared(path).ok());
@@ -58,15 +57,15 @@ pub unsafe fn learn(environment: &Environment, asks: Asks) -> Option<Learnt> {
             }
         }
         let root = environment.get("LOCKSWAP_SYSFS").unwrap_or(c"/sys");
-        Some(read(root, &settings, asks))
+        Some(read(root, settings, asks))
     }
 }
 
-/// What the environment says about the machine.
+/// What the environment says about the machine; settings of the wrong form end the process.
 ///
 /// # Safety
 /// `environment` is the process's own.
-unsafe fn settings(environment: &Environment) -> Settings {
+pub unsafe fn settings(environment: &Environment) -> Settings {
     // SAFETY: as for this call.
     unsafe {
         let level = environment.get("LOCKSWAP_LEVEL").map(|name| {
