@@ -19,8 +19,8 @@ pub use native::{window, Native};
 pub use single::Single;
 pub use time::{parse_duration, Clock, Deadline, Ns, LONGEST_DURATION};
 pub use topology::{
-    set_big, set_override, set_place, set_route, use_places, CpuList, Place, Places, TopologyOverride, MAX_CPUS,
-    MAX_RANKS,
+    rank_of, set_big, set_override, set_place, set_route, use_places, CpuList, Place, Places, TopologyOverride,
+    MAX_CPUS, MAX_RANKS,
 };
 
 /// An atomic integer of type `V`.

@@ -8,7 +8,7 @@ mod tree;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-pub use machine::{root, settings, Machine};
+pub use machine::{judge, root, settings, Machine};
 
 use crate::terminal;
 

@@ -202,12 +202,14 @@ impl Platform for Native {
 
     #[inline]
     fn rank() -> u32 {
-        topology::rank(Self::cpu()) % Self::ranks()
+        let cpu = Self::cpu();
+        topology::rank_of(cpu).unwrap_or_else(|| cpu % Self::ranks())
     }
 
     #[inline]
     fn ranks() -> u32 {
-        wait::highest_cpu().saturating_add(1).min(topology::MAX_RANKS as u32)
+        let without = || wait::highest_cpu().saturating_add(1).min(topology::MAX_RANKS as u32);
+        topology::ranks().unwrap_or_else(without)
     }
 
     #[inline(always)]
