@@ -3,9 +3,30 @@
 
 pub use lockswap_topology::stored::{facts, path, route, Facts, Identity, Unusable, HEAD_BYTES, MAGIC, VERSION};
 
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
 use crate::cpuset::CpuSet;
 use crate::matrix::Matrix;
 use crate::route::Route;
+
+/// Where the file of a machine lies, as the environment of this process says.
+pub fn path_here(machine: Identity) -> Option<PathBuf> {
+    let [file, cache, home] = ["LOCKSWAP_ROUTE_FILE", "XDG_CACHE_HOME", "HOME"]
+        .map(|name| env::var_os(name).filter(|value| !value.is_empty()).map(OsString::into_vec));
+    let mut buffer = [0; 4096];
+    let found = path(&mut buffer, file.as_deref(), cache.as_deref(), home.as_deref(), machine)?;
+    Some(OsStr::from_bytes(found.to_bytes()).into())
+}
+
+/// The content of this machine's file, if it has a usable one.
+pub fn load(machine: Identity) -> Option<String> {
+    let text = fs::read_to_string(path_here(machine)?).ok()?;
+    route(text.as_bytes(), machine).is_ok().then_some(text)
+}
 
 /// A file's content.
 pub fn file(machine: Identity, name: &str, route: &Route, matrix: &Matrix, facts: &Facts<'_>) -> String {

@@ -152,6 +152,8 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn reorder_window() -> Ns;
     /// Leaves the CPU for about `ns` ns.
     fn sleep(ns: Ns);
+    /// Lets another thread run on this CPU, if one is ready to.
+    fn yield_cpu() {}
     /// Computes `steps` steps, each of six instructions of one cycle that wait for each other, on no memory: the work of a
     /// program. It takes no time where executions are explored.
     #[inline]

@@ -28,6 +28,7 @@ mod pool;
 mod route;
 mod rwlock;
 mod spin;
+mod stored;
 mod tls;
 
 #[panic_handler]

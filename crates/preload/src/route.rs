@@ -2,20 +2,17 @@
 //! stored on this machine, else one along the topology. In any case through the process's own CPUs only, as far as they are
 //! known when it starts.
 
-use core::ffi::CStr;
 use core::fmt;
 
 use lockswap_platform::{rank_of, set_route, CpuList, Native, Platform, MAX_CPUS};
-use lockswap_topology::files::{beginning, Folder};
+use lockswap_topology::files::Folder;
 use lockswap_topology::order::Order;
 use lockswap_topology::places::Settings;
-use lockswap_topology::stored::{self, Identity, HEAD_BYTES};
+use lockswap_topology::stored::Identity;
 use lockswap_topology::topology::{Topology, Wanted};
-use syscalls::Errno;
 
-use crate::boot::{complain, map, unmap, Environment, Lossy};
-
-const PATH_BYTES: usize = 512;
+use crate::boot::{map, unmap, Environment};
+use crate::stored;
 
 /// Where the route comes from; shown with the route itself.
 pub enum Chosen {
@@ -66,7 +63,7 @@ pub unsafe fn choose(
     // SAFETY: as for this call.
     let folder = Folder::open(unsafe { environment.get("LOCKSWAP_SYSFS") }.unwrap_or(c"/sys")).ok();
     // SAFETY: as for this call.
-    if unsafe { with_stored(environment, Identity::of(&folder), verbose, follow) } {
+    if unsafe { stored::with(environment, Identity::of(&folder), verbose, |route, _| follow(route)) } {
         return Chosen::Stored;
     }
     let memory = map(size_of::<Topology>());
@@ -78,48 +75,4 @@ pub unsafe fn choose(
     // SAFETY: from `map`; `topology` is used no more.
     unsafe { unmap(memory, size_of::<Topology>()) };
     Chosen::Topology
-}
-
-/// Gives the stored route to `follow` and returns whether there is one.
-///
-/// # Safety
-/// As for [`choose`].
-unsafe fn with_stored(
-    environment: &Environment,
-    machine: Identity,
-    verbose: bool,
-    follow: impl FnOnce(CpuList<'_>),
-) -> bool {
-    // SAFETY: as for this call.
-    let variable = |name| unsafe { environment.get(name) }.map(CStr::to_bytes);
-    let mut path = [0; PATH_BYTES];
-    let [file, cache, home] = ["LOCKSWAP_ROUTE_FILE", "XDG_CACHE_HOME", "HOME"].map(variable);
-    let Some(path) = stored::path(&mut path, file, cache, home, machine) else { return false };
-    let memory = map(HEAD_BYTES);
-    // SAFETY: so many bytes, ours alone.
-    let buffer = unsafe { core::slice::from_raw_parts_mut(memory.cast::<u8>(), HEAD_BYTES) };
-    let ignored = |why: fmt::Arguments<'_>| {
-        if verbose {
-            complain(format_args!("the route in {} is ignored: {why}", Lossy(path.to_bytes())));
-        }
-    };
-    let found = match beginning(path, buffer).map(|head| stored::route(head, machine)) {
-        Ok(Ok(route)) => {
-            follow(route);
-            true
-        }
-        Ok(Err(why)) => {
-            ignored(format_args!("{why}"));
-            false
-        }
-        // Nothing was measured here.
-        Err(Errno::ENOENT | Errno::ENOTDIR) => false,
-        Err(error) => {
-            ignored(format_args!("it cannot be read (error {})", error.into_raw()));
-            false
-        }
-    };
-    // SAFETY: from `map`; the buffer is used no more.
-    unsafe { unmap(memory, HEAD_BYTES) };
-    found
 }
