@@ -233,6 +233,7 @@ fn what_was_measured_counts_where_the_system_does_not_tell() {
     let other = fs::read_to_string(&file).unwrap().replace(&machine.to_string(), "0123456789abcdef");
     fs::write(&file, other).unwrap();
     assert!(preloaded().contains("level llc"), "{}", preloaded());
+}
 
 /// The machine that the tests run on, with a route that goes through its CPUs backwards.
 fn backwards() -> Vec<usize> {
