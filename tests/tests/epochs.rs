@@ -189,6 +189,32 @@ fn an_epoch_that_is_never_entered_is_named() {
     assert!(outcome.stderr.contains("big cores only") && outcome.stderr.contains("LOCKSWAP_BIG"), "{}", outcome.tail());
 }
 
+/// The knee that this finds depends on the machine, and is not looked at; that each figure is there is.
+#[test]
+fn a_range_of_targets_is_measured() {
+    let directory = scratch_dir();
+    let [program, json, svg] = ["work", "slo.json", "slo.svg"].map(|name| directory.path().join(name));
+    compile("gcc", &["-std=gnu11", "-O2"], &["work.c"], &program);
+    let mut command = Command::new(lockswap());
+    command.args(["slo", "--epoch=5", "--from=100us", "--to=10ms", "--steps=3", "--runs=2"]);
+    command.args(["--metric", "epochs/s: ([0-9]+)", "--export-json"]).arg(&json).arg("--export").arg(&svg);
+    command.arg("--").arg(&program).args(["2", "0.2"]).env("LOCKSWAP_BIG", "0");
+    let outcome = run_with_timeout(&mut command, LIMIT);
+    assert!(outcome.success(), "{}\n{}", outcome.ending(), outcome.tail());
+    for words in ["mcs_spin", "no target", "100 us", "1.00 ms", "10.0 ms", "knee"] {
+        assert!(outcome.stdout.contains(words), "{words} is missing in\n{}", outcome.stdout);
+    }
+    let curve: Value = serde_json::from_str(&std::fs::read_to_string(json).expect("written")).expect("JSON");
+    assert_eq!((&curve["complete"], curve["points"].as_array().map(Vec::len)), (&Value::Bool(true), Some(6)));
+    for point in curve["points"].as_array().expect("a list") {
+        assert_eq!(point["good_runs"], 2, "{point}");
+        assert!(point["throughput"].as_f64().is_some_and(|throughput| throughput > 0.0), "{point}");
+        let preloaded = point["role"] != "pthread";
+        assert_eq!(point["little"]["p99_ns"].as_f64().is_some_and(|p99| p99 > 0.0), preloaded, "{point}");
+    }
+    assert!(std::fs::read_to_string(svg).expect("written").starts_with("<svg"));
+}
+
 /// For the documentation: printed, as it depends on the machine.
 #[test]
 fn the_cost_of_an_epoch() {

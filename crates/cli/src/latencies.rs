@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use lockswap_locks::asymmetric::latency::{self, FILE_WORDS};
-use lockswap_platform::CoreKind;
+use lockswap_platform::{CoreKind, LONGEST_DURATION};
 use serde::Serialize;
 
 use crate::asl::time_in_words;
@@ -108,15 +108,28 @@ impl Figures {
 
     /// In one line.
     pub fn words(&self) -> String {
-        let missed = 100.0 * self.missed as f64 / self.count.max(1) as f64;
+        let Self { id, kind, count, .. } = self;
         let [p50, p99, p999] = [self.p50_ns, self.p99_ns, self.p999_ns].map(time_in_words);
-        let slo = time_in_words(self.slo_ns as f64);
-        let cores = self.kind;
-        format!(
-            "{} on {cores} cores: {} runs, P50 {p50}, P99 {p99}, P99.9 {p999}; {missed:.2}% above {slo}",
-            self.id, self.count
-        )
+        let missed = match self.slo_ns {
+            slo if slo >= LONGEST_DURATION => "no target".into(),
+            slo => {
+                let missed = 100.0 * self.missed as f64 / self.count.max(1) as f64;
+                format!("{missed:.2}% above {}", time_in_words(slo as f64))
+            }
+        };
+        format!("{id} on {kind} cores: {count} runs, P50 {p50}, P99 {p99}, P99.9 {p999}; {missed}")
     }
+}
+
+/// A line for each of the epochs, ordered as they are; of more than `most`, those that ran most.
+pub fn lines(epochs: &[Figures], most: usize) -> Vec<String> {
+    let mut counts: Vec<u64> = epochs.iter().map(|epoch| epoch.count).collect();
+    counts.sort_unstable_by(|a, b| b.cmp(a));
+    let least = counts.get(most.saturating_sub(1)).copied().unwrap_or_default();
+    let shown: Vec<String> = epochs.iter().filter(|e| e.count >= least).take(most).map(Figures::words).collect();
+    let left_out = epochs.len() - shown.len();
+    let more = (left_out > 0).then(|| format!("and {left_out} more that ran less often"));
+    shown.into_iter().chain(more).collect()
 }
 
 /// How a kind of core is called.
@@ -124,5 +137,33 @@ pub fn kind_name(kind: CoreKind) -> &'static str {
     match kind {
         CoreKind::Big => "big",
         CoreKind::Little => "little",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(id: i32, count: u64, slo_ns: u64) -> Figures {
+        let (p50_ns, p99_ns, p999_ns) = (1_000.0, 12_000.0, 40_000.0);
+        Figures { id, kind: "little", count, missed: count / 100, slo_ns, p50_ns, p99_ns, p999_ns, max_ns: 50_000 }
+    }
+
+    #[test]
+    fn an_epoch_is_a_line() {
+        assert_eq!(
+            figures(5, 1_000, 50_000).words(),
+            "5 on little cores: 1000 runs, P50 1.00 us, P99 12.0 us, P99.9 40.0 us; 1.00% above 50.0 us"
+        );
+        assert!(figures(5, 1_000, u64::MAX).words().ends_with("; no target"));
+    }
+
+    #[test]
+    fn of_many_epochs_those_that_ran_most_are_shown() {
+        let epochs: Vec<Figures> = (0..30).map(|id| figures(id, 10 + (id as u64 * 7) % 30, 1)).collect();
+        assert_eq!(lines(&epochs[..5], 20).len(), 5);
+        let shown = lines(&epochs, 20);
+        assert_eq!((shown.len(), shown[20].as_str()), (21, "and 10 more that ran less often"));
+        assert!(shown[0].starts_with("2 on") && shown[1].starts_with("3 on"), "by id: {shown:?}");
     }
 }

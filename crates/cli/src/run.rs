@@ -22,7 +22,7 @@ use signal_hook::low_level::siginfo::Cause;
 
 use crate::asl::{slo, slo_variable, AslArgs, Slo};
 use crate::error::{UserError, USAGE};
-use crate::latencies::{Figures, Latencies, LatencyFile};
+use crate::latencies::{self, Figures, Latencies, LatencyFile};
 use crate::selection::{Selection, VARIABLES};
 
 /// Runs a program on the locks of your choice.
@@ -73,6 +73,9 @@ pub struct RunArgs {
 
 /// Status when lockswap itself fails, as with `env` and `timeout`.
 const OWN_FAILURE: u8 = 125;
+
+/// Epochs that a summary shows.
+const MOST_EPOCHS: usize = 20;
 
 /// Signals passed on to the program.
 const FORWARDED: [i32; 6] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGINT, SIGQUIT];
@@ -321,8 +324,8 @@ impl Stats {
         text += &if some.is_empty() { "nothing".into() } else { some.join(", ") };
         let threads = count(self.threads_seen, "thread", "threads");
         text += &format!("\n  seen            {threads} in {}\n", count(self.processes, "process", "processes"));
-        for epoch in &self.epochs {
-            text += &format!("  epoch           {}\n", epoch.words());
+        for line in latencies::lines(&self.epochs, MOST_EPOCHS) {
+            text += &format!("  epoch           {line}\n");
         }
         let Misused { ends_without_start, starts_without_end, ignored, not_recorded } = self.epochs_misused;
         let misuses = [

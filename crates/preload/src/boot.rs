@@ -134,14 +134,17 @@ unsafe fn install(environment: &Environment) {
             set_route(route);
         }
         let locks = [(Role::Mutex, mutex), (Role::RwLock, rwlock), (Role::Spin, spin)];
-        let asks = locks.iter().filter_map(|(role, id)| registry::find(*role, id));
-        let asks = asks.fold(Asks::default(), |asks, entry| asks.and(entry.info.asks()));
+        let locks_ask = locks.iter().filter_map(|(role, id)| registry::find(*role, id));
+        let latencies = environment.map_file("LOCKSWAP_LATENCIES", 8 * FILE_WORDS, verbose);
+        // Latencies are recorded by the kind of the core, whatever the lock.
+        let asks = Asks { kind: latencies.is_some(), ..Asks::default() };
+        let asks = locks_ask.fold(asks, |asks, entry| asks.and(entry.info.asks()));
         let learnt = machine::learn(environment, asks);
         if let Some(file) = environment.map_file("LOCKSWAP_STATS", FILE_BYTES, verbose) {
             counters::set_file(file.cast());
             generation::start_counting();
         }
-        if let Some(file) = environment.map_file("LOCKSWAP_LATENCIES", 8 * FILE_WORDS, verbose) {
+        if let Some(file) = latencies {
             epoch::set_latencies(file.cast());
         }
         if let Some(text) = environment.get("LOCKSWAP_ASL_MAX_WINDOW") {

@@ -17,6 +17,7 @@ use lockswap_workloads::{affinity, counter, epochs, kv, ncs, price, readers};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -205,7 +206,7 @@ impl Annotate for Preloaded {
 
 /// Where this machine's CPUs lie, by number; empty where it does not tell.
 fn places() -> Vec<Place> {
-    let Ok(folder) = lockswap_machine::open(std::path::Path::new("/sys")) else { return Vec::new() };
+    let Ok(folder) = lockswap_machine::open(Path::new("/sys")) else { return Vec::new() };
     let topology = lockswap_machine::read(&folder, None);
     let Some(last) = topology.present().iter().last() else { return Vec::new() };
     let of = |cpu: usize| {
