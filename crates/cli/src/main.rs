@@ -15,6 +15,7 @@ mod library;
 mod list;
 mod little;
 mod lock_pages;
+mod picture;
 mod preload_path;
 mod run;
 mod selection;
@@ -22,6 +23,7 @@ mod slo;
 mod terminal;
 mod topo;
 mod torture;
+mod watch;
 
 use std::process::ExitCode;
 

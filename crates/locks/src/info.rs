@@ -131,6 +131,11 @@ pub struct Asks {
 }
 
 impl Asks {
+    /// Whether the lock asks anything.
+    pub const fn any(self) -> bool {
+        self.locality || self.kind
+    }
+
     /// What two locks ask together.
     pub const fn and(self, other: Self) -> Self {
         Asks { locality: self.locality || other.locality, kind: self.kind || other.kind }

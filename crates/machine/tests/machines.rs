@@ -43,7 +43,7 @@ fn big(topology: &Topology) -> String {
 fn places(topology: &Topology) -> (Level, Vec<Place>, Summary) {
     let (level, _) = choose(topology, None, None);
     let mut places = Vec::new();
-    let summary = find(topology, level, |_, place| places.push(place));
+    let summary = find(topology, level, |_, place| places.extend(place.group().map(|_| place)));
     (level, places, summary)
 }
 
@@ -233,6 +233,15 @@ fn a_process_on_little_cpus_alone_has_no_big_ones_to_wait_for() {
     let mut declared = lockswap_machine::read(&machine!("apple-m1"), Some(&set("0-2")));
     declared.declare_big(&set("4-7"));
     assert_eq!(places(&declared).2.little, 3);
+    let mut ryzen = read(&machine!("ryzen-5950x-smt-off"));
+    ryzen.declare_big(&set("0-15"));
+    let mut offline = Vec::new();
+    find(&ryzen, Level::Node, |cpu, place| {
+        if place.group().is_none() {
+            offline.push((cpu, place.kind()));
+        }
+    });
+    assert_eq!(offline[..2], [(5, CoreKind::Big), (16, CoreKind::Little)], "known before they come online");
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub unsafe fn learn(environment: &Environment, asks: Asks) -> Option<Learnt> {
     // SAFETY: as for this call.
     unsafe {
         let settings = settings(environment);
-        if !asks.locality && !asks.kind {
+        if !asks.any() {
             return None;
         }
         let shared = environment.get("LOCKSWAP_MACHINE").and_then(|path| map_shared(path).ok());

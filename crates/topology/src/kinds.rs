@@ -109,7 +109,7 @@ impl Topology {
         self.cpus.get(cpu).map(|cpu| cpu.speed).filter(|speed| *speed != 0)
     }
 
-    /// Makes the CPUs in `big` big and all others little.
+    /// Makes the CPUs in `big` big and all others little, also those that are offline.
     pub fn declare_big(&mut self, big: &CpuSet) {
         self.set_two_classes(Source::Declared, |cpu| big.contains(cpu));
     }

@@ -63,6 +63,8 @@ pub enum Reason {
     Asked,
     /// The user named another one, of which the machine shows nothing.
     NotVisible(Level),
+    /// The user declares nodes.
+    Declared,
     /// The machine shows no last-level cache that cores share.
     NoCaches,
     /// No node has several last-level caches.
@@ -83,6 +85,7 @@ impl fmt::Display for Reason {
             Reason::NotVisible(level) => {
                 write!(f, "LOCKSWAP_LEVEL={} asks for caches, but no shared ones are visible", level.name())
             }
+            Reason::Declared => f.write_str("LOCKSWAP_TOPOLOGY declares the nodes"),
             Reason::NoCaches => f.write_str("no last-level caches that cores share are visible"),
             Reason::OneCachePerNode => f.write_str("no node has several last-level caches"),
             Reason::SeveralCachesPerNode => {
@@ -105,7 +108,7 @@ const SMALLEST_STEP: f64 = 1.25;
 
 /// The level for NUMA locks, and why.
 ///
-/// Unless the user names one (`asked`): the node where no node has several last-level caches. Where one has, the level
+/// Unless the user names one (`asked`): the node where the user declares nodes, and where no node has several last-level caches. Where one has, the level
 /// beyond which the time grows by the larger factor, if times were measured. Else the last-level cache: on all machines with
 /// several of them in a node of which measurements are public (AMD's Zen, where a node is 2 to 16 of them; Apple's M1;
 /// Kunpeng with nodes interleaved), leaving the cache costs 2.2 to 5 times as much, and leaving the node another 1.2 to 2.
@@ -115,6 +118,9 @@ pub fn choose(topology: &Topology, asked: Option<Level>, steps: Option<Steps>) -
         Some(Level::CoreKind) if topology.classes() == 1 => return (Level::Node, Reason::NotVisible(Level::CoreKind)),
         Some(level) => return (level, Reason::Asked),
         None => {}
+    }
+    if topology.nodes_are_declared() {
+        return (Level::Node, Reason::Declared);
     }
     if !topology.caches_are_shared() {
         return (Level::Node, Reason::NoCaches);
@@ -195,7 +201,7 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Gives the place of each online CPU to `set`: of those that the process may use first.
+/// Gives the place of each online CPU to `set`, and the kind of each that is offline: it may come online.
 pub fn find(topology: &Topology, level: Level, mut set: impl FnMut(usize, Place)) -> Summary {
     let allowed = topology.allowed();
     let groups = Numbers::of(topology, |cpu| group(topology, level, cpu));
@@ -210,6 +216,9 @@ pub fn find(topology: &Topology, level: Level, mut set: impl FnMut(usize, Place)
         little += usize::from(kind == CoreKind::Little && allowed.contains(cpu));
         let number = |numbers: &Numbers, level| numbers.0[group(topology, level, cpu)];
         set(cpu, Place::new(number(&groups, level), number(&caches, cache_level), kind));
+    }
+    for cpu in topology.present().without(topology.online()).iter() {
+        set(cpu, Place::default().with_kind(topology.kind(cpu)));
     }
     Summary { cpus: allowed.len(), groups: groups.1, caches: caches.1, little }
 }

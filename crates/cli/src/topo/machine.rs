@@ -89,7 +89,11 @@ impl Machine {
         settings.apply(&mut topology);
         let (level, reason) = choose(&topology, settings.level, None);
         let mut places = Vec::new();
-        find(&topology, level, |cpu, place| places.push((cpu, place)));
+        find(&topology, level, |cpu, place| {
+            if topology.online().contains(cpu) {
+                places.push((cpu, place));
+            }
+        });
         Ok(Self { source, is_here, is_virtual: is_here && is_virtual(), topology, cgroup, level, reason, places })
     }
 

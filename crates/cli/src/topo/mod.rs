@@ -1,13 +1,14 @@
 //! `lockswap topo`
 
 mod data;
+mod latency;
 mod machine;
 mod tree;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-pub use machine::Machine;
+pub use machine::{root, settings, Machine};
 
 use crate::terminal;
 
@@ -35,6 +36,7 @@ Examples:
   lockswap topo
   lockswap topo --json
   lockswap topo --sysfs machine-42/
+  lockswap topo --latency epyc.csv --export epyc.svg
   taskset -c 0-3 lockswap topo")]
 pub struct TopoArgs {
     /// Prints everything as a JSON object
@@ -43,10 +45,16 @@ pub struct TopoArgs {
     /// Shows the machine that a folder or a file describes
     #[arg(long, value_name = "DIR|FILE")]
     sysfs: Option<PathBuf>,
+    #[command(flatten)]
+    latency: latency::LatencyArgs,
 }
 
 /// Runs `lockswap topo`.
 pub fn run(args: TopoArgs) -> anyhow::Result<ExitCode> {
+    if let Some(path) = &args.latency.latency {
+        latency::from_file(path, &args.latency, args.json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let machine = match &args.sysfs {
         Some(path) => Machine::described_in(path)?,
         None => Machine::here()?,

@@ -7,6 +7,7 @@ mod library;
 mod list;
 mod run;
 mod slo;
+mod topo;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

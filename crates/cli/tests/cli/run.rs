@@ -128,6 +128,7 @@ fn a_machine_that_is_declared_wrongly_stops_the_program() {
         ("LOCKSWAP_TOPOLOGY", "2x1", "2x1", ["2x", "0x1", "nonsense"]),
         ("LOCKSWAP_ROUTE", "1,0", "0-3,8", ["0,x", "3-1", "4096"]),
         ("LOCKSWAP_BIG", "0", "0-3,8", ["all", "0-", ","]),
+        ("LOCKSWAP_LEVEL", "llc", "node llc core-kind", ["nodes", "LLC", "llc,node"]),
     ] {
         assert_eq!(text(&run(name, good).stdout), "ran\n", "{name}={good}");
         for value in bad {

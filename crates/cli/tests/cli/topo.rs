@@ -1,0 +1,164 @@
+//! `lockswap topo`, and what `lockswap run` tells the locks about the machine.
+
+use super::{text, Place};
+use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+
+fn machine(name: &str) -> String {
+    let machines = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../machine/tests/machines");
+    machines.join(name).with_extension("txt").to_str().unwrap().to_owned()
+}
+
+fn topo(place: &Place, args: &[&str], environment: &[(&str, &str)]) -> String {
+    let mut command = place.lockswap(&[&["topo"], args].concat());
+    let output = command.envs(environment.iter().copied()).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn json(place: &Place, name: &str, environment: &[(&str, &str)]) -> Value {
+    serde_json::from_str(&topo(place, &["--json", "--sysfs", &machine(name)], environment)).unwrap()
+}
+
+#[test]
+fn the_tree_merges_levels_that_say_the_same() {
+    let place = Place::new();
+    let xeon = topo(&place, &["--sysfs", &machine("xeon-gold-6242-2s")], &[]);
+    let rows: Vec<&str> = xeon.lines().skip_while(|line| !line.starts_with("machine")).take(3).collect();
+    assert_eq!(
+        rows,
+        [
+            "machine                    0-63",
+            "├─ package 0, node 0, LLC  0-15,32-47",
+            "└─ package 1, node 1, LLC  16-31,48-63"
+        ]
+    );
+    assert!(xeon.contains("each core has 2 threads (SMT): N and N+32 are one core"), "{xeon}");
+    assert!(xeon.contains("   0   10   21\n   1   21   10\n"), "{xeon}");
+}
+
+#[test]
+fn two_hundred_fifty_six_cpus_fit_on_a_page() {
+    let place = Place::new();
+    let epyc = topo(&place, &["--sysfs", &machine("epyc-7742-2s-nps4")], &[]);
+    assert!(epyc.lines().count() <= 45, "{epyc}");
+    assert!(epyc.lines().all(|line| line.chars().count() <= 100), "{epyc}");
+    assert!(epyc.contains("level      llc for NUMA locks"), "{epyc}");
+}
+
+#[test]
+fn what_the_system_hides_is_named() {
+    let place = Place::new();
+    let hidden = topo(&place, &["--sysfs", &machine("vm-hidden")], &[]);
+    assert!(hidden.contains("not shown  cores, packages, NUMA nodes, caches"), "{hidden}");
+    assert_eq!(json(&place, "vm-sockets", &[])["not_visible"], serde_json::json!(["caches that cores share"]));
+}
+
+#[test]
+fn the_data_has_every_cpu_and_the_level() {
+    let place = Place::new();
+    let m1 = json(&place, "apple-m1", &[]);
+    assert_eq!((&m1["schema"], m1["cpus"].as_array().unwrap().len()), (&1.into(), 8));
+    let cpu = &m1["cpus"][5];
+    for (field, value) in [("llc", 4), ("core", 5), ("package", 0), ("node", 0), ("speed", 1024), ("group", 1)] {
+        assert_eq!(cpu[field], value, "{field} of {cpu}");
+    }
+    assert_eq!((&cpu["kind"], &cpu["die"]), (&"big".into(), &Value::Null));
+    assert_eq!(m1["kinds"]["little"], "0-3");
+    assert_eq!((&m1["level"]["name"], &m1["level"]["groups"][0]["cpus"]), (&"llc".into(), &"0-3".into()));
+    let by_node = json(&place, "apple-m1", &[("LOCKSWAP_LEVEL", "node"), ("LOCKSWAP_BIG", "0")]);
+    assert_eq!(by_node["level"]["groups"].as_array().unwrap().len(), 1);
+    assert_eq!(by_node["kinds"]["big"], "0");
+}
+
+#[test]
+fn a_copy_of_sys_is_read_and_its_cpuset_respected() {
+    let place = Place::new();
+    let copy = place.path("copy/sys/");
+    for (path, content) in [
+        ("devices/system/cpu/online", "0-3"),
+        ("devices/system/node/online", "0"),
+        ("devices/system/node/node0/cpulist", "0-3"),
+        ("fs/cgroup/cpuset.cpus.effective", "1-2"),
+    ] {
+        let path = copy.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+    for folder in ["copy", "copy/sys"] {
+        let tree = topo(&place, &["--sysfs", folder], &[]);
+        assert!(tree.contains("may use 2 of 4 CPUs: 1,2 (its control group: 1,2)"), "{tree}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_one_clear_line() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("empty")).unwrap();
+    fs::create_dir_all(place.path("none/devices/system/cpu")).unwrap();
+    fs::write(place.path("words"), "no machine\n").unwrap();
+    for (path, why) in [
+        ("missing", "No such file"),
+        ("empty", "neither devices/system/cpu nor sys/devices/system/cpu"),
+        ("none", "devices/system/cpu/online names no CPU"),
+        ("words", "'no machine' is not PATH<TAB>CONTENT"),
+    ] {
+        let output = place.output(&["topo", "--sysfs", path]);
+        assert_eq!(output.status.code(), Some(1), "{path}");
+        let error = text(&output.stderr);
+        assert!(error.lines().next().unwrap().contains(why), "{path}: {error}");
+        assert_eq!(text(&output.stdout), "");
+    }
+    for (name, value) in [("LOCKSWAP_LEVEL", "cache"), ("LOCKSWAP_BIG", "x"), ("LOCKSWAP_TOPOLOGY", "2")] {
+        let output = place.lockswap(&["topo"]).env(name, value).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{name}");
+        let error = text(&output.stderr);
+        assert!(error.contains(&format!("{name}={value} is not")), "{error}");
+    }
+}
+
+#[test]
+fn this_machine_is_shown() {
+    let place = Place::new();
+    let here: Value = serde_json::from_str(&topo(&place, &["--json"], &[])).unwrap();
+    assert_eq!(here["source"], "/sys");
+    assert!(!here["cpus"].as_array().unwrap().is_empty());
+}
+
+/// The note of the library about the machine, with these variables.
+fn note(place: &Place, lock: &str, environment: &[(&str, &str)]) -> Option<String> {
+    let mut command = place.lockswap(&["run", "--lock", lock, "--", "/bin/true"]);
+    command.env("LOCKSWAP_VERBOSE", "1").envs(environment.iter().copied());
+    let notes = text(&command.output().unwrap().stderr);
+    notes.lines().find(|line| line.contains("level ")).map(str::to_owned)
+}
+
+#[test]
+fn only_locks_that_ask_learn_about_the_machine() {
+    let place = Place::new();
+    assert_eq!(note(&place, "futex", &[]), None);
+    let two_nodes = [("LOCKSWAP_TOPOLOGY", "2x1")];
+    let note = note(&place, "cna", &two_nodes).expect("a note");
+    assert!(note.contains("level node (LOCKSWAP_TOPOLOGY declares the nodes)"), "{note}");
+    assert!(note.contains("kept up to date by lockswap run"), "{note}");
+}
+
+#[test]
+fn without_the_command_the_library_reads_the_machine_itself() {
+    let place = Place::new();
+    let library = text(&place.output(&["preload-path"]).stdout);
+    let run = |machine: &str| {
+        let output = std::process::Command::new("/bin/true")
+            .env("LD_PRELOAD", library.trim())
+            .env("LOCKSWAP_LOCK", "asl-cna")
+            .env("LOCKSWAP_VERBOSE", "1")
+            .env("LOCKSWAP_SYSFS", machine)
+            .output()
+            .unwrap();
+        text(&output.stderr)
+    };
+    assert!(run("/sys").contains("; read in "), "{}", run("/sys"));
+    let nowhere = run("/nowhere");
+    assert!(nowhere.contains("in 1 group, 1 cache, 0 little, kinds from none"), "{nowhere}");
+}
