@@ -125,6 +125,11 @@ impl Measured {
         if let Value::Object(medians) = self.medians() {
             object.extend(medians);
         }
+        let little = object.get("latency").and_then(|latency| latency["little"]["p99_ns"].as_f64());
+        let slo = about.get("slo_ns").and_then(Value::as_f64).filter(|&slo| slo > 0.0);
+        if let (Some(p99), Some(slo)) = (little, slo) {
+            object.insert("little_p99_to_slo".to_owned(), json!(p99 / slo));
+        }
         let rest = json!({
             "config": job.work.config(), "seats": job.seats, "rounds": self.rounds, "failure": self.failure,
         });
@@ -239,5 +244,8 @@ pub fn rate(per_second: f64) -> String {
 
 /// A time in words.
 pub fn ns(time: f64) -> String {
+    if time == 0.0 {
+        return "0".to_owned();
+    }
     super::micro::show(time, lockswap_workloads::micro::Unit::Nanoseconds)
 }
