@@ -130,6 +130,30 @@ fn scopes_end_with_exceptions_too() {
     }
 }
 
+/// Started by the test below, as a Rust program that marks epochs.
+#[test]
+#[ignore = "a part of another test"]
+fn marked_rust_program() {
+    lockswap::set_percentile(5, 95.0);
+    for _ in 0..1000 {
+        let _outer = lockswap::epoch(5, Duration::from_secs(1));
+        let _inner = lockswap::epoch(6, Duration::MAX);
+    }
+    eprintln!("preloaded={}", lockswap::is_preloaded());
+}
+
+#[test]
+fn rust_programs_mark_epochs_by_guards() {
+    let own = std::env::current_exe().expect("this program has a path");
+    let arguments = ["--ignored", "--exact", "marked_rust_program", "--nocapture"];
+    let plain = run_with_timeout(Command::new(&own).args(arguments), LIMIT);
+    assert!(plain.success() && plain.stderr.contains("preloaded=false"), "{}", plain.tail());
+    let (outcome, stats) = statistics(&[], &own, &arguments);
+    assert!(outcome.success() && outcome.stderr.contains("preloaded=true"), "{}", outcome.tail());
+    assert_eq!((runs(&stats, 5), runs(&stats, 6), sum(&stats, 6, "missed")), (1000, 1000, 0), "{stats}");
+    assert_eq!(stats["epochs_misused"]["starts_without_end"], 0, "guards end in the right order: {stats}");
+}
+
 #[test]
 fn targets_from_outside_count_instead_of_the_programs() {
     let directory = scratch_dir();

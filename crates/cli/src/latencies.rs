@@ -4,46 +4,55 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use lockswap_locks::asymmetric::latency::{self, FILE_WORDS};
 use lockswap_platform::{CoreKind, LONGEST_DURATION};
 use serde::Serialize;
+use tempfile::{NamedTempFile, TempPath};
 
 use crate::asl::time_in_words;
 use crate::error::UserError;
 
-/// A new file of no latencies; it goes away when this is dropped.
-pub struct LatencyFile(tempfile::NamedTempFile);
+/// A file of latencies; it goes away when this is dropped.
+pub struct LatencyFile {
+    file: File,
+    path: TempPath,
+}
 
 impl LatencyFile {
-    /// Makes the file in the folder for temporary files.
+    /// Makes the file, without latencies, in the folder for temporary files.
     pub fn create() -> Result<Self, UserError> {
-        let make = || {
-            let file = tempfile::Builder::new().prefix("lockswap-latencies-").tempfile()?;
-            file.as_file().set_len(8 * FILE_WORDS as u64)?;
-            Ok(Self(file))
-        };
-        make().map_err(|error: io::Error| {
-            let what = format!("cannot create the file of latencies in {}: {error}", std::env::temp_dir().display());
+        let folder = std::env::temp_dir();
+        let (file, path) = Self::make_in(&folder).map(NamedTempFile::into_parts).map_err(|error| {
+            let what = format!("cannot create the file of latencies in {}: {error}", folder.display());
             UserError::new(what, "set TMPDIR to a folder that you can write to")
-        })
+        })?;
+        Ok(Self { file, path })
+    }
+
+    fn make_in(folder: &Path) -> io::Result<NamedTempFile> {
+        let file = tempfile::Builder::new().prefix("lockswap-latencies-").tempfile_in(folder)?;
+        file.as_file().set_len(8 * FILE_WORDS as u64)?;
+        Ok(file)
     }
 
     /// What makes the library of a program record here.
     pub fn variable(&self) -> (OsString, Option<OsString>) {
-        ("LOCKSWAP_LATENCIES".into(), Some(self.0.path().into()))
+        ("LOCKSWAP_LATENCIES".into(), Some(self.path.as_os_str().to_owned()))
     }
 
-    /// Forgets what was recorded. No program may use the file.
-    pub fn clear(&self) -> io::Result<()> {
-        self.file().set_len(0)?;
-        self.file().set_len(8 * FILE_WORDS as u64)
+    /// Puts a file without latencies in the place of this one. A process that still records has the old one.
+    pub fn renew(&mut self) -> io::Result<()> {
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        self.file = Self::make_in(folder)?.persist(&self.path)?;
+        Ok(())
     }
 
     /// What was recorded since.
     pub fn read(&self) -> io::Result<Latencies> {
         let mut bytes = vec![0; 8 * FILE_WORDS];
-        self.file().read_exact_at(&mut bytes, 0)?;
+        self.file.read_exact_at(&mut bytes, 0)?;
         let word = |chunk: &[u8]| chunk.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
         let words: Vec<u64> = bytes.chunks_exact(8).map(word).collect();
         let mut ids: Vec<i32> = latency::ids(&words).collect();
@@ -52,10 +61,6 @@ impl LatencyFile {
         let of = |id: i32| [CoreKind::Big, CoreKind::Little].map(|kind| latency::Latencies::read(&words, id, kind));
         let epochs = ids.into_iter().flat_map(of).flatten().collect();
         Ok(Latencies { epochs, unrecorded: latency::unrecorded(&words) })
-    }
-
-    fn file(&self) -> &File {
-        self.0.as_file()
     }
 }
 

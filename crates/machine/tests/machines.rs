@@ -245,6 +245,24 @@ fn a_process_on_little_cpus_alone_has_no_big_ones_to_wait_for() {
 }
 
 #[test]
+fn measured_speeds_count_where_the_system_says_nothing() {
+    let big = |machine: &Captured, measured: &str| {
+        let mut topology = read(machine);
+        topology.fall_back_to_measured(&set(measured));
+        (topology.kinds_source(), big(&topology))
+    };
+    assert_eq!(big(&machine!("vm-hidden"), "0,1"), (Source::Measured, "0,1".into()));
+    assert_eq!(big(&machine!("vm-hidden"), "0-3"), (Source::None, "0-3".into()));
+    assert_eq!(big(&machine!("vm-hidden"), "7"), (Source::None, "0-3".into()));
+    assert_eq!(big(&machine!("apple-m1"), "0"), (Source::Capacity, "4-7".into()));
+    // A fifth slower may be somebody else's work.
+    let mut vm = read(&machine!("vm-hidden"));
+    assert!(!vm.set_speeds(Source::Measured, |cpu| Some([1024, 1000, 850, 1010][cpu])));
+    assert!(vm.set_speeds(Source::Measured, |cpu| Some([1024, 1000, 600, 1010][cpu])));
+    assert_eq!((vm.kinds_source(), vm.kind(2)), (Source::Measured, CoreKind::Little));
+}
+
+#[test]
 fn measured_times_decide_between_cache_and_node() {
     let epyc = read(&machine!("epyc-7742-2s-nps4"));
     let level = |same_llc, same_node, far| choose(&epyc, None, Some(Steps { same_llc, same_node, far })).0;

@@ -86,10 +86,7 @@ pub fn run(
         for result in results.iter_mut().filter(|result| result.failure.is_none()) {
             bar.set_message(result.lock.clone());
             let job = Job { work: work(result), seats: Vec::new() };
-            let numbers = result.environment().map_err(anyhow::Error::from).and_then(|mut environment| {
-                if matches!(job.work, Work::Price { .. }) {
-                    environment.push(("LOCKSWAP_TOPOLOGY".into(), None)); // only the preload library reads it
-                }
+            let numbers = result.environment().map_err(anyhow::Error::from).and_then(|environment| {
                 let text = job.run(&environment)?;
                 serde_json::from_slice(&text).context("the measuring process printed something else than its numbers")
             });

@@ -2,13 +2,13 @@
 
 mod data;
 mod latency;
-mod machine;
+pub mod machine;
 mod tree;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-pub use machine::{root, settings, Machine};
+pub use machine::{judge, root, settings, Machine};
 
 use crate::terminal;
 

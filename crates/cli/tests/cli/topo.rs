@@ -162,3 +162,75 @@ fn without_the_command_the_library_reads_the_machine_itself() {
     let nowhere = run("/nowhere");
     assert!(nowhere.contains("in 1 group, 1 cache, 0 little, kinds from none"), "{nowhere}");
 }
+
+/// The CPUs that this process may use.
+fn own_cpus() -> Vec<usize> {
+    lockswap_machine::cpuset::CpuSet::of_this_thread().iter().collect()
+}
+
+#[test]
+fn what_was_measured_counts_where_the_system_does_not_tell() {
+    use lockswap_machine::matrix::Matrix;
+    use lockswap_machine::places::Steps;
+    use lockswap_machine::route::Route;
+    use lockswap_machine::stored::{self, Facts, Identity};
+
+    let place = Place::new();
+    let [first, second, ..] = own_cpus()[..] else {
+        println!("not checked: needs two CPUs");
+        return;
+    };
+    // Two caches, each shared by one of our CPUs and one that is not ours.
+    let set = |path: &str, content: String| {
+        let path = place.path("sys/devices/system").join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content + "\n").unwrap();
+    };
+    let others = [4094, 4095];
+    set("cpu/online", format!("{first},{second},{},{}", others[0], others[1]));
+    for (cpu, other) in [(first, others[0]), (second, others[1])] {
+        for sharer in [cpu, other] {
+            set(&format!("cpu/cpu{sharer}/cache/index0/level"), "3".into());
+            set(&format!("cpu/cpu{sharer}/cache/index0/shared_cpu_list"), format!("{cpu},{other}"));
+        }
+    }
+    let sys = place.path("sys");
+    let machine = Identity::of(&lockswap_machine::open(&sys).unwrap());
+    let matrix = Matrix::new(vec![first, second], |_, _| 100.0);
+    let big = first.to_string();
+    let big = lockswap_platform::CpuList::parse(big.as_bytes());
+    let steps = Some(Steps { same_llc: 50.0, same_node: 55.0, far: None });
+    let file = place.path("stored");
+    let store = |facts| {
+        let text = stored::file(machine, "a machine", &Route::through(&matrix), &matrix, &facts);
+        fs::write(&file, text).unwrap();
+    };
+    let environment = [("LOCKSWAP_SYSFS", sys.to_str().unwrap()), ("LOCKSWAP_ROUTE_FILE", file.to_str().unwrap())];
+    let data = || -> Value { serde_json::from_str(&topo(&place, &["--json"], &environment)).unwrap() };
+    let library = text(&place.output(&["preload-path"]).stdout);
+    let preloaded = || {
+        let mut command = std::process::Command::new("/bin/true");
+        command.env("LD_PRELOAD", library.trim()).env("LOCKSWAP_LOCK", "asl-cna").env("LOCKSWAP_VERBOSE", "1");
+        text(&command.envs(environment).output().unwrap().stderr)
+    };
+
+    store(Facts::default());
+    assert_eq!((&data()["level"]["name"], &data()["kinds"]["source"]), (&"llc".into(), &Value::Null));
+    assert!(preloaded().contains("level llc (a node has several"), "{}", preloaded());
+    store(Facts { steps, big });
+    let (level, kinds) = (&data()["level"], &data()["kinds"]);
+    assert_eq!(level["name"], "node");
+    assert_eq!(level["reason"], "measured: 50 ns within a cache, 55 ns within a node");
+    assert_eq!((&kinds["source"], &kinds["big"]), (&"a timed loop on each CPU".into(), &first.to_string().into()));
+    let note = preloaded();
+    assert!(
+        note.contains("level node (measured: 50 ns") && note.contains("1 little, kinds from a timed loop"),
+        "{note}"
+    );
+    let watched = self::note(&place, "asl-cna", &environment).unwrap();
+    assert!(watched.contains("level node (measured: 50 ns") && watched.contains("kept up to date"), "{watched}");
+    // Another machine's.
+    let other = fs::read_to_string(&file).unwrap().replace(&machine.to_string(), "0123456789abcdef");
+    fs::write(&file, other).unwrap();
+    assert!(preloaded().contains("level llc"), "{}", preloaded());
+}
