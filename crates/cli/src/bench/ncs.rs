@@ -65,7 +65,7 @@ pub fn run(args: &NcsArgs, common: &Common) -> anyhow::Result<ExitCode> {
                     });
                     let about: Map<_, _> = about.as_object().cloned().unwrap_or_default();
                     let job = Job { work: Work::Ncs(config), seats: seats.clone() };
-                    points.push(Point { lock: lock.clone(), role: Role::Mutex, about, job });
+                    points.push(Point { lock: lock.clone(), role: Role::Mutex, about, job, variables: Vec::new() });
                 }
             }
         }

@@ -94,6 +94,8 @@ pub struct Point {
     pub about: Map<String, Value>,
     /// The job.
     pub job: Job,
+    /// Variables of the measuring process besides those that choose the lock.
+    pub variables: Environment,
 }
 
 /// What a measurement gave.
@@ -107,6 +109,12 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// As if these rounds had been measured.
+    #[cfg(test)]
+    pub fn of(point: Point, rounds: Vec<Report>) -> Self {
+        Self { point, environment: Vec::new(), rounds, failure: None }
+    }
+
     /// The medians of all rounds, if there are any.
     pub fn median(&self) -> Option<Report> {
         serde_json::from_value(self.medians()).ok()
@@ -147,6 +155,12 @@ pub struct Series {
 }
 
 impl Series {
+    /// As if this had been measured.
+    #[cfg(test)]
+    pub fn of(measured: Vec<Measured>) -> Self {
+        Self { measured, busy: None }
+    }
+
     /// Measures all points. What one of them cannot do is noted, the others go on.
     pub fn run(points: Vec<Point>, common: &Common) -> anyhow::Result<Self> {
         let file = super::prepare(common)?;
@@ -156,6 +170,7 @@ impl Series {
             .map(|point| {
                 let mut environment = environment(point.role, &point.lock)?;
                 environment.extend(little::environment(&point.job.seats));
+                environment.extend(point.variables.iter().cloned());
                 Ok(Measured { point, environment, rounds: Vec::new(), failure: None })
             })
             .collect();
