@@ -3,7 +3,7 @@
 mod data;
 mod kept;
 mod latency;
-mod machine;
+pub mod machine;
 mod measure;
 mod tree;
 

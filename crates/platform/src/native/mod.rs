@@ -240,6 +240,9 @@ impl Platform for Native {
 
     #[inline]
     fn compute(steps: u64) {
+        if steps == 0 {
+            return;
+        }
         // Marsaglia's xorshift64, which no compiler knows a shorter way for.
         let mut state = core::hint::black_box(0x9E37_79B9_7F4A_7C15_u64);
         for _ in 0..steps {
