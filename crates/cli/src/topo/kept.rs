@@ -1,8 +1,6 @@
 //! The file that keeps what was measured on this machine, for the programs that are started later.
 
-use std::env;
 use std::fs::{self, DirBuilder};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -51,13 +49,7 @@ impl Kept {
     pub fn here() -> Option<Self> {
         let folder = lockswap_machine::open(&root()).ok();
         let machine = Identity::of(&folder);
-        let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
-        let [file, cache, home] = ["LOCKSWAP_ROUTE_FILE", "XDG_CACHE_HOME", "HOME"].map(variable);
-        let mut buffer = [0; 4096];
-        let [file, cache, home] = [&file, &cache, &home].map(|value| value.as_deref().map(OsStrExt::as_bytes));
-        let path = stored::path(&mut buffer, file, cache, home, machine)?;
-        let path = PathBuf::from(std::ffi::OsString::from_vec(path.to_bytes().to_vec()));
-        Some(Self { path, machine })
+        Some(Self { path: stored::path_here(machine)?, machine })
     }
 
     /// Where it lies.
