@@ -23,8 +23,9 @@ use std::process::ExitCode;
 /// Arguments of `lockswap bench`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Without a part, `uncontended` and `contended` are measured. What each workload does, and what its numbers mean, is in
-docs/workloads.md. Ratios are medians over the rounds of one lock's number divided by the baseline's in the same round.
+Without a part, uncontended and contended are measured. What each workload does, and what its
+numbers mean, is in docs/workloads.md. A ratio is the median over the rounds of a lock's number
+divided by the baseline's in the same round.
 
 Examples:
   lockswap bench

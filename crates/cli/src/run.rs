@@ -95,7 +95,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     envs.extend(args.asl.environment());
     envs.extend(Some(&args.slo).filter(|slos| !slos.is_empty()).map(|slos| slo_variable(slos)));
     let mut program = Program { args: args.command, envs };
-    let watch = selection.asks().any().then(Watch::begin).flatten();
+    let watch = selection.asks().any_place().then(Watch::begin).flatten();
     let counts = args.summary || args.stats_json.is_some();
     if !counts && watch.is_none() {
         let error = program.command().exec();

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use lockswap_machine::cpuset::CpuSet;
-use lockswap_machine::places::{choose, find, Settings};
+use lockswap_machine::places::{find, Settings};
 use lockswap_machine::shared;
 use lockswap_machine::topology::{Topology, Wanted};
 use lockswap_platform::{Place, MAX_CPUS};
@@ -78,7 +78,7 @@ fn look(settings: &Settings) -> Option<(Vec<Place>, String)> {
     let mut topology = Box::new(Topology::UNKNOWN);
     topology.read(&folder, Some(&settings.allowed), Wanted { all_groups: false, kinds: true });
     settings.apply(&mut topology);
-    let (level, reason) = choose(&topology, settings.level, None);
+    let (level, reason) = topo::judge(&folder, &mut topology, settings);
     let mut places = vec![Place::default(); MAX_CPUS];
     let summary = find(&topology, level, |cpu, place| places[cpu] = place);
     let kinds = topology.kinds_source();

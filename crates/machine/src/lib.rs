@@ -12,6 +12,8 @@ pub mod cgroup;
 pub mod matrix;
 pub mod probe;
 pub mod route;
+pub mod speed;
+pub mod steps;
 pub mod stored;
 
 use std::ffi::CString;

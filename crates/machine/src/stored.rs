@@ -1,17 +1,41 @@
 //! The file that keeps what was measured. Its format, and how a program that starts reads the route in it, is in
 //! [`lockswap_topology::stored`].
 
-pub use lockswap_topology::stored::{path, route, Identity, Unusable, HEAD_BYTES, MAGIC, VERSION};
+pub use lockswap_topology::stored::{facts, path, route, Facts, Identity, Unusable, HEAD_BYTES, MAGIC, VERSION};
 
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use crate::cpuset::CpuSet;
 use crate::matrix::Matrix;
 use crate::route::Route;
 
+/// Where the file of a machine lies, as the environment of this process says.
+pub fn path_here(machine: Identity) -> Option<PathBuf> {
+    let [file, cache, home] = ["LOCKSWAP_ROUTE_FILE", "XDG_CACHE_HOME", "HOME"]
+        .map(|name| env::var_os(name).filter(|value| !value.is_empty()).map(OsString::into_vec));
+    let mut buffer = [0; 4096];
+    let found = path(&mut buffer, file.as_deref(), cache.as_deref(), home.as_deref(), machine)?;
+    Some(OsStr::from_bytes(found.to_bytes()).into())
+}
+
+/// The content of this machine's file, if it has a usable one.
+pub fn load(machine: Identity) -> Option<String> {
+    let text = fs::read_to_string(path_here(machine)?).ok()?;
+    route(text.as_bytes(), machine).is_ok().then_some(text)
+}
+
 /// A file's content.
-pub fn file(machine: Identity, name: &str, route: &Route, matrix: &Matrix) -> String {
+pub fn file(machine: Identity, name: &str, route: &Route, matrix: &Matrix, facts: &Facts<'_>) -> String {
     let cpus: Vec<String> = route.cpus.iter().map(usize::to_string).collect();
+    let steps = facts.steps.map_or(String::new(), |steps| format!("steps {steps}\n"));
+    let big = facts.big.map(CpuSet::from).map_or(String::new(), |big| format!("big {big}\n"));
     let name = name.replace('\n', " ");
     format!(
-        "{MAGIC} {VERSION}\nid {machine}\nname {name}\nroute {}\nround-trip-ns {:.3}\nlatencies\n{}",
+        "{MAGIC} {VERSION}\nid {machine}\nname {name}\nroute {}\n{steps}{big}round-trip-ns {:.3}\nlatencies\n{}",
         cpus.join(","),
         route.round_trip_ns,
         matrix.to_csv()
@@ -27,12 +51,16 @@ pub fn latencies(file: &str) -> Option<Matrix> {
 mod tests {
     use super::*;
     use crate::captured::Captured;
+    use crate::places::Steps;
+    use lockswap_platform::CpuList;
 
     const HERE: Identity = Identity(0xabc);
 
     fn stored() -> String {
         let matrix = Matrix::new(vec![4, 2, 9], |a, b| (10 * (a + b)) as f64);
-        file(HERE, "a\nb", &Route::through(&matrix), &matrix)
+        let steps = Some(Steps { same_llc: 25.0, same_node: 132.25, far: None });
+        let facts = Facts { steps, big: CpuList::parse(b"2,4") };
+        file(HERE, "a\nb", &Route::through(&matrix), &matrix, &facts)
     }
 
     #[test]
@@ -41,6 +69,12 @@ mod tests {
         let route: Vec<usize> = route(text.as_bytes(), HERE).unwrap_or_else(|e| panic!("{e}")).cpus().collect();
         assert_eq!(route, [2, 4, 9]);
         assert_eq!(latencies(&text).unwrap().cpus(), [4, 2, 9]);
+        let found = facts(text.as_bytes());
+        assert_eq!(found.steps, Some(Steps { same_llc: 25.0, same_node: 132.2, far: None }));
+        assert_eq!(found.big.unwrap().cpus().collect::<Vec<_>>(), [2, 4]);
+        for nonsense in ["steps 25.0", "steps 25.0 -1", "steps 25.0 x", "steps 1 2 3 4", "steps 1 inf"] {
+            assert_eq!(facts(text.replace("steps 25.0 132.2", nonsense).as_bytes()).steps, None, "{nonsense}");
+        }
     }
 
     #[test]
@@ -53,7 +87,7 @@ mod tests {
         for nonsense in ["route", "route ", "route 1,x", "route 4096", "route 0-70000", "root 1"] {
             assert_eq!(why(&text.replace("route 2,4,9", nonsense)), Unusable::NoRoute, "{nonsense}");
         }
-        let end = text.find("\nround").unwrap();
+        let end = text.find("\nsteps").unwrap();
         for cut in 0..=end {
             assert!(route(&text.as_bytes()[..cut], HERE).is_err(), "{cut}");
         }
@@ -70,7 +104,7 @@ mod tests {
     fn the_largest_route_fits_into_the_head() {
         let matrix = Matrix::new((0..64).collect(), |_, _| 1.0);
         let cpus = (0..lockswap_platform::MAX_CPUS).collect();
-        let text = file(HERE, &"x".repeat(200), &Route { cpus, round_trip_ns: 1e9 }, &matrix);
+        let text = file(HERE, &"x".repeat(200), &Route { cpus, round_trip_ns: 1e9 }, &matrix, &Facts::default());
         let head = &text.as_bytes()[..HEAD_BYTES.min(text.len())];
         assert_eq!(route(head, HERE).map_or(0, |route| route.cpus().count()), lockswap_platform::MAX_CPUS);
     }

@@ -19,8 +19,8 @@ pub use native::{window, Native};
 pub use single::Single;
 pub use time::{parse_duration, Clock, Deadline, Ns, LONGEST_DURATION};
 pub use topology::{
-    set_big, set_override, set_place, set_route, use_places, CpuList, Place, Places, TopologyOverride, MAX_CPUS,
-    MAX_RANKS,
+    rank_of, set_big, set_override, set_place, set_route, use_places, CpuList, Place, Places, TopologyOverride,
+    MAX_CPUS, MAX_RANKS,
 };
 
 /// An atomic integer of type `V`.
@@ -152,6 +152,8 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn reorder_window() -> Ns;
     /// Leaves the CPU for about `ns` ns.
     fn sleep(ns: Ns);
+    /// Lets another thread run on this CPU, if one is ready to.
+    fn yield_cpu() {}
     /// Computes `steps` steps, each of six instructions of one cycle that wait for each other, on no memory: the work of a
     /// program. It takes no time where executions are explored.
     #[inline]

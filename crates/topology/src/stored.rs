@@ -5,6 +5,8 @@
 //! id 0123456789abcdef             which machine
 //! name AMD EPYC, 2 CPUs           for people
 //! route 0,1                       all CPUs that were measured, in the order of the trip
+//! steps 25.1 132.0 267.0          optional: see Facts
+//! big 0                           optional
 //! round-trip-ns 170.2
 //! latencies
 //! cpu,0,1                         the rest, for `lockswap topo`
@@ -21,6 +23,7 @@ use core::fmt::{self, Write};
 use lockswap_platform::CpuList;
 
 use crate::files::{Files, Reader};
+use crate::places::Steps;
 
 /// The longest beginning of a file, up to and including its route.
 pub const HEAD_BYTES: usize = 32 * 1024;
@@ -145,6 +148,29 @@ pub fn route(file: &[u8], machine: Identity) -> Result<CpuList<'_>, Unusable> {
     }
     let route = field("name").and_then(|_| field("route")).ok_or(Unusable::NoRoute)?;
     CpuList::parse(route.as_bytes()).ok_or(Unusable::NoRoute)
+}
+
+/// What else was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Facts<'a> {
+    /// The times on which the level of locality depends; not where the machine has no such pairs of CPUs.
+    pub steps: Option<Steps>,
+    /// The fast CPUs, where a timed loop found slower ones.
+    pub big: Option<CpuList<'a>>,
+}
+
+/// The facts in a file whose route is usable, or in the first [`HEAD_BYTES`] of one; damaged ones are left out.
+pub fn facts(file: &[u8]) -> Facts<'_> {
+    let lines = file.split_inclusive(|byte| *byte == b'\n').map_while(|line| line.strip_suffix(b"\n"));
+    let mut facts = Facts::default();
+    for line in lines.take_while(|line| *line != b"latencies") {
+        if let Some(list) = line.strip_prefix(b"big ") {
+            facts.big = CpuList::parse(list);
+        } else if let Some(steps) = line.strip_prefix(b"steps ") {
+            facts.steps = core::str::from_utf8(steps).ok().and_then(Steps::parse);
+        }
+    }
+    facts
 }
 
 /// Where the file of a machine lies: `file` if it is given, else in the folder for caches, which is `cache` (if it is

@@ -105,6 +105,7 @@ fn epochs_show_targets_by_the_kind_of_cpu() {
     assert_eq!(targets, [None, None, Some(100_000), Some(1_000_000), None]);
     for result in results {
         assert_eq!(result["little"], "1:3");
+        assert_eq!(result["little_p99_to_slo"].is_f64(), result["slo_ns"].is_u64(), "{result}");
         for kind in ["all", "big", "little"] {
             assert!(result["latency"][kind]["p99_ns"].is_u64(), "{kind}: {result}");
         }

@@ -167,6 +167,9 @@ impl<const WANDERS: bool> Platform for Placed<WANDERS> {
     fn sleep(ns: Ns) {
         Native::sleep(ns);
     }
+    fn yield_cpu() {
+        Native::yield_cpu();
+    }
     fn choose(n: u32) -> u32 {
         Native::choose(n)
     }
