@@ -161,6 +161,48 @@ static void signal_handlers(void) {
     CHECK(atomic_load(&signals) > 10);
 }
 
+static __thread int fresh_id;
+
+static void growing_handler(int number) {
+    (void)number;
+    for (int i = 0; i < 64; i++) {
+        int id = fresh_id++;
+        lockswap_epoch_start(id);
+        lockswap_epoch_end(id, 1000);
+    }
+}
+
+static void *interrupted(void *argument) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGALRM);
+    fresh_id = 1000;
+    OK(pthread_sigmask(SIG_UNBLOCK, &set, NULL));
+    long long end = now_on(CLOCK_MONOTONIC) + 100 * MS;
+    for (int i = 0; *(volatile int *)&fresh_id < 5000 && (i % 1000 || now_on(CLOCK_MONOTONIC) < end); i++) {
+        lockswap_epoch_start(i % 8);
+        lockswap_epoch_end(i % 8, 1000);
+    }
+    OK(pthread_sigmask(SIG_BLOCK, &set, NULL));
+    return argument;
+}
+
+/* The table grows in handlers, while the threads that they interrupt look something up in it. */
+static void handlers_grow_the_table(void) {
+    struct sigaction action = {.sa_handler = growing_handler, .sa_flags = SA_RESTART};
+    OK(sigaction(SIGALRM, &action, NULL));
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGALRM);
+    OK(pthread_sigmask(SIG_BLOCK, &set, NULL));
+    struct itimerval timer = {{0, 20}, {0, 20}};
+    OK(setitimer(ITIMER_REAL, &timer, NULL));
+    for (int i = 0; i < 50; i++)
+        join(spawn(interrupted, NULL));
+    struct itimerval none = {{0, 0}, {0, 0}};
+    OK(setitimer(ITIMER_REAL, &none, NULL));
+}
+
 /* 1000 runs of epoch 5, and an end that leaves no time to write anything. */
 static void thousand_then_killed(void) {
     for (int i = 0; i < 1000; i++) {
@@ -195,6 +237,7 @@ const struct subtest epoch_tests[] = {
     {"epoch_destructors", destructors},
     {"epoch_fork", forking},
     {"epoch_signal_handlers", signal_handlers},
+    {"epoch_handlers_grow_the_table", handlers_grow_the_table},
     {"epoch_killed", killed},
     {NULL, NULL},
 };

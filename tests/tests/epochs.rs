@@ -1,10 +1,10 @@
 //! Programs that mark epochs: built in every usual way, with and without the preload library.
 
-use lockswap_e2e::{driver, lockswap, need, run_with_timeout, scratch_dir, Outcome};
+use lockswap_e2e::{driver, lockswap, need, run_with_timeout, scratch_dir, start, stop, Outcome};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -237,6 +237,31 @@ fn a_range_of_targets_is_measured() {
         assert_eq!(point["little"]["p99_ns"].as_f64().is_some_and(|p99| p99 > 0.0), preloaded, "{point}");
     }
     assert!(std::fs::read_to_string(svg).expect("written").starts_with("<svg"));
+}
+
+#[test]
+fn an_interrupted_search_keeps_what_it_measured() {
+    let directory = scratch_dir();
+    let [program, json] = ["work", "slo.json"].map(|name| directory.path().join(name));
+    compile("gcc", &["-std=gnu11", "-O2"], &["work.c"], &program);
+    let mut command = Command::new(lockswap());
+    command.args(["slo", "--epoch=5", "--from=100us", "--to=10ms", "--runs=1000", "--export-json"]).arg(&json);
+    command.arg("--").arg(&program).args(["2", "0.1"]).env("LOCKSWAP_BIG", "0");
+    let mut child = start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let read = || std::fs::read_to_string(&json).ok().map(|text| serde_json::from_str::<Value>(&text).expect("whole"));
+    let measured = |curve: &Value| curve["points"][3]["good_runs"].as_u64().is_some_and(|runs| runs > 0);
+    let begin = Instant::now();
+    while !read().as_ref().is_some_and(measured) {
+        assert!(begin.elapsed() < LIMIT, "nothing was measured");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let status = stop(&mut child, Duration::from_secs(20)).expect("it ends");
+    assert_eq!(status.code(), Some(128 + 15));
+    let curve = read().expect("it is there");
+    assert!(measured(&curve) && curve["complete"] == false, "{curve}");
+    let mut table = String::new();
+    std::io::Read::read_to_string(&mut child.stdout.take().expect("piped"), &mut table).expect("text");
+    assert!(table.contains("mcs_spin") && table.contains("100 us"), "{table}");
 }
 
 /// For the documentation: printed, as it depends on the machine.

@@ -234,8 +234,9 @@ fn shape(rows: &mut Vec<Row<'_>>, named: Option<usize>) -> Result<usize, MatrixE
             }
             if let Some(row) = rows.iter().find(|row| row.cells.len() != count) {
                 let (is, lines) = (row.cells.len(), if count == 1 { "line" } else { "lines" });
+                let values = if is == 1 { "value" } else { "values" };
                 let form = "a matrix is a square or a lower triangle";
-                return error(row.line, format!("{is} values, with {count} {lines} in all: {form}"));
+                return error(row.line, format!("{is} {values}, with {count} {lines} in all: {form}"));
             }
             count
         }

@@ -227,6 +227,20 @@ fn a_process_sees_its_own_cpus_first() {
 }
 
 #[test]
+fn a_container_is_confined_to_its_cpuset() {
+    let files = machine!("container-cpuset");
+    let cpus = lockswap_machine::cgroup::cpus(&files, None).unwrap();
+    let container = lockswap_machine::read(&files, Some(&cpus));
+    assert_eq!(container.allowed(), &set("8,9,12,13"));
+    assert_eq!(groups(&container, Group::Llc).len(), 4);
+    let (level, places, summary) = places(&container);
+    assert_eq!(level, Level::Llc);
+    assert_eq!(summary, Summary { cpus: 4, groups: 2, caches: 2, little: 0 });
+    // Its own groups come first, then the others.
+    assert_eq!([8, 12, 0, 4].map(|cpu| places[cpu].group()), [0, 1, 2, 3].map(Some));
+}
+
+#[test]
 fn a_process_on_little_cpus_alone_has_no_big_ones_to_wait_for() {
     let m1 = lockswap_machine::read(&machine!("apple-m1"), Some(&set("0-2")));
     assert_eq!(places(&m1).2.little, 0);

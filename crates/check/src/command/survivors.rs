@@ -26,6 +26,10 @@ const STALE: &str =
 const BUFFERING: &str = "keeps a read before the node's next use; loom lets no read see a write that is made later";
 /// See [`EXPLAINED`].
 const DESTROYED: &str = "keeps the last access before the end of the lock's memory, which loom's machine does not know";
+/// See [`EXPLAINED`].
+const LAST_LOOK: &str =
+    "keeps a waiter from being missed by the last look before the lock is free, which would let others pass it: \
+                         loom sees no fairness and takes SeqCst for AcqRel, the explorer knows no weak orders";
 
 /// All that is known.
 pub const EXPLAINED: &[Explained] = &[
@@ -111,6 +115,48 @@ pub const EXPLAINED: &[Explained] = &[
         file: "crates/locks/src/numa/hmcs.rs",
         source: "self.entries.iter().all(|entry| entry.0.tail.load(Ordering::Acquire).is_null())",
         change: Change::DropAcquire,
+        why: DESTROYED,
+    },
+    Explained {
+        file: "crates/locks/src/routed/ron.rs",
+        source: "Ordering::SeqCst",
+        change: Change::DropAcquire,
+        why: LAST_LOOK,
+    },
+    Explained {
+        file: "crates/locks/src/routed/ron.rs",
+        source: "Ordering::SeqCst",
+        change: Change::DropRelease,
+        why: LAST_LOOK,
+    },
+    Explained {
+        file: "crates/locks/src/routed/plock.rs",
+        source: "Ordering::SeqCst",
+        change: Change::DropAcquire,
+        why: LAST_LOOK,
+    },
+    Explained {
+        file: "crates/locks/src/routed/plock.rs",
+        source: "Ordering::SeqCst",
+        change: Change::DropRelease,
+        why: LAST_LOOK,
+    },
+    Explained {
+        file: "crates/locks/src/routed/shared.rs",
+        source: "Ordering::SeqCst",
+        change: Change::DropAcquire,
+        why: LAST_LOOK,
+    },
+    Explained {
+        file: "crates/locks/src/routed/shared.rs",
+        source: "Ordering::SeqCst",
+        change: Change::DropRelease,
+        why: LAST_LOOK,
+    },
+    Explained {
+        file: "crates/locks/src/routed/ron.rs",
+        source: "if next().is_none() && self.state.compare_exchange(HELD, FREE, Ordering::Release).is_ok()",
+        change: Change::DropRelease,
         why: DESTROYED,
     },
 ];

@@ -8,6 +8,8 @@ use lockswap_plot::HeatMap;
 use lockswap_study::export::OutputFile;
 use serde::Serialize;
 
+use super::kept::Kept;
+use super::Machine;
 use crate::error::UserError;
 use crate::picture::{self, Picture};
 use crate::terminal;
@@ -21,6 +23,12 @@ pub struct LatencyArgs {
     /// Finds the route through the CPUs whose latencies a file holds: N x N or the lower triangle, ns, as CSV
     #[arg(long, value_name = "FILE", conflicts_with = "sysfs", group = "latencies")]
     pub latency: Option<PathBuf>,
+    /// Measures the latency between each two CPUs that this process may use, finds the route and stores both
+    #[arg(long, conflicts_with = "sysfs", group = "latencies")]
+    pub measure: bool,
+    /// Stores the route through the latencies of a file for this machine, as if they had been measured
+    #[arg(long, requires = "latency")]
+    store: bool,
     /// Writes the latencies as a heat map, .svg or .png
     #[arg(long, value_name = "FILE", requires = "latencies")]
     export: Option<PathBuf>,
@@ -57,11 +65,40 @@ impl Exports {
 pub fn from_file(path: &Path, args: &LatencyArgs, json: bool) -> anyhow::Result<()> {
     let matrix = read(path)?;
     let exports = args.exports()?;
+    let storing = if args.store { Some(Storing::prepare(path, &matrix)?) } else { None };
     let route = Route::through(&matrix);
     let title = format!("Core-to-core latency, {}", path.display());
     exports.write(&matrix, &title)?;
-    let text = if json { Data::new(&route).line()? } else { draw(&matrix, &title) + &words(&route) };
+    let mut text = if json { Data::new(&route).line()? } else { draw(&matrix, &title) + &words(&route) };
+    if let Some(storing) = storing {
+        picture::replace(&storing.file, storing.kept.content(&storing.machine, &route, &matrix, None).as_bytes())?;
+        let words = format!("stored in {}\n", storing.kept.path().display());
+        text += if json { "" } else { &words };
+    }
     Ok(terminal::print(&text)?)
+}
+
+/// Where the route is to be stored.
+struct Storing {
+    machine: Machine,
+    kept: Kept,
+    file: OutputFile,
+}
+
+impl Storing {
+    /// Checks that the latencies fit this machine and that the file can be written.
+    fn prepare(path: &Path, matrix: &Matrix) -> Result<Self, UserError> {
+        let machine = Machine::here()?;
+        let present = machine.topology.present();
+        if let Some(cpu) = matrix.cpus().iter().find(|cpu| !present.contains(**cpu)) {
+            let what = format!("{} describes another machine: there is no CPU {cpu} here ({present})", path.display());
+            return Err(UserError::new(what, "leave out --store"));
+        }
+        let remedy = "set HOME, XDG_CACHE_HOME or LOCKSWAP_ROUTE_FILE";
+        let kept = Kept::here().ok_or_else(|| UserError::new("no folder to store the route in", remedy))?;
+        let file = kept.prepare()?;
+        Ok(Self { machine, kept, file })
+    }
 }
 
 fn read(path: &Path) -> Result<Matrix, UserError> {
@@ -120,10 +157,7 @@ pub fn words(route: &Route) -> String {
     let cpus: Vec<String> = route.cpus.iter().map(usize::to_string).collect();
     let count = cpus.len();
     let hop = route.round_trip_ns / count as f64;
-    let cpu = if count == 1 { "CPU" } else { "CPUs" };
-    format!(
-        "route {}\nround trip {:.1} ns through {count} {cpu}, {hop:.1} ns from one to the next\n",
-        cpus.join(","),
-        route.round_trip_ns
-    )
+    let trip =
+        format!("round trip {:.1} ns through {count} CPUs, {hop:.1} ns from one to the next\n", route.round_trip_ns);
+    format!("route {}\n{}", cpus.join(","), if count == 1 { "" } else { &trip })
 }

@@ -176,6 +176,12 @@ pub fn settings() -> Result<Settings, UserError> {
     })
 }
 
+/// The route that the environment declares.
+pub fn declared_route() -> Result<Option<Vec<usize>>, UserError> {
+    let form = || "a list of CPUs, for instance 0-3,8".into();
+    parse("LOCKSWAP_ROUTE", |text| CpuList::parse(text).map(|list| list.cpus().collect()), form)
+}
+
 fn parse<T>(name: &str, parse: impl Fn(&[u8]) -> Option<T>, form: impl Fn() -> String) -> Result<Option<T>, UserError> {
     let Some(text) = variable(name) else { return Ok(None) };
     let wrong = || {

@@ -113,7 +113,8 @@ impl<P: Platform, S: Stops<P>> Routed<P, S> {
             // ORDER(last look): SeqCst with the loads in `waits`, `enter` and the load in `wait`: a waiter that the look
             // below misses sees HELD, or FREE.
             self.state.store(HELD, Ordering::SeqCst);
-            // ORDER(hand-off): Release pairs with the Acquire of the next acquisition; publishes the critical section.
+            // ORDER(hand-off): Release pairs with the Acquire of the next acquisition; publishes the critical section, and
+            // keeps the look before the end of the lock's memory.
             // LAST: the lock may be destroyed after this exchange.
             if next().is_none() && self.state.compare_exchange(HELD, FREE, Ordering::Release).is_ok() {
                 return;
