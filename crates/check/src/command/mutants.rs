@@ -21,6 +21,9 @@ pub struct MutantsArgs {
     /// Places that this lock passes only; may be repeated.
     #[arg(long = "lock", value_name = "ID")]
     locks: Vec<String>,
+    /// Places that contain this text only: file:line:column.
+    #[arg(long, value_name = "TEXT")]
+    place: Option<String>,
     /// File for the table.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
@@ -87,8 +90,9 @@ struct Verdict {
 pub fn run(args: MutantsArgs) -> Outcome {
     let subjects = super::wanted(&args.locks)?;
     let start = Instant::now();
-    let plan = search(&subjects, args.jobs);
+    let mut plan = search(&subjects, args.jobs);
     let orders = unseen_orders(&plan, args.locks.is_empty());
+    plan.retain(|(mutant, _)| args.place.as_ref().is_none_or(|text| mutant.place.to_string().contains(text)));
     eprintln!("{} mutants, found in {:.0} s", plan.len(), start.elapsed().as_secs_f64());
     let queue = Mutex::new(plan.into_iter());
     let verdicts = Mutex::new(Vec::new());

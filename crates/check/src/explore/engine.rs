@@ -108,6 +108,8 @@ struct Engine {
     clock: Ns,
     tickets: u64,
     gone: Vec<(usize, usize)>,
+    /// What has been asked for its address, in the order of the first question.
+    places: Vec<usize>,
     stop: Option<Stop>,
     trace: Option<Trace>,
 }
@@ -167,6 +169,7 @@ impl Engine {
             clock: 1_000_000_000,
             tickets: 1,
             gone: Vec::new(),
+            places: Vec::new(),
             stop: None,
             trace: trace.then(Trace::default),
         }
@@ -183,6 +186,7 @@ impl Engine {
         self.clock = 1_000_000_000;
         self.tickets = 1;
         self.gone.clear();
+        self.places.clear();
         self.stop = None;
     }
 
@@ -532,6 +536,20 @@ pub fn gone(start: usize, bytes: usize) {
     if let Some(engine) = engine() {
         engine.gone.push((start, start + bytes));
     }
+}
+
+/// A number for what lies at `address`: the same one in each execution, unlike the address.
+pub fn number_of(address: usize) -> usize {
+    engine().map_or(address, |engine| number_in(&mut engine.places, address))
+}
+
+/// The position of `address` in `places`, where it is put if need be, made to look like an address.
+pub fn number_in(places: &mut Vec<usize>, address: usize) -> usize {
+    let position = places.iter().position(|place| *place == address).unwrap_or_else(|| {
+        places.push(address);
+        places.len() - 1
+    });
+    (position + 1) * 64
 }
 
 /// A moment later than all before.

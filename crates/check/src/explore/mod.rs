@@ -2,7 +2,7 @@
 
 mod engine;
 
-pub use engine::{explore, replay, Bounds, End, Failure, Report};
+pub use engine::{explore, number_in, replay, Bounds, End, Failure, Report};
 
 use crate::mutation::{self, Wait};
 use engine::{Access, ROOT};
@@ -273,6 +273,10 @@ impl Platform for Explore {
 
     fn thread() -> usize {
         virtual_cpu() as usize + 1
+    }
+
+    fn address<T>(place: &T) -> usize {
+        engine::number_of((&raw const *place).addr())
     }
 
     fn slots(table: SharedTable) -> &'static [Word<usize>] {
