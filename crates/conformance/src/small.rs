@@ -1,7 +1,7 @@
 //! The checks again, small enough to see all executions of them: two or three threads, one or two acquisitions each.
 
 use crate::{deadline, Lock, Threads};
-use lockswap_locks::info::Fairness;
+use lockswap_locks::info::{Fairness, Family};
 use lockswap_locks::{Context, Preference, RawRwLock};
 use lockswap_platform::{AtomicInt, DataCell, Ns, Ordering, Platform};
 use std::cell::Cell;
@@ -12,6 +12,8 @@ use std::sync::Mutex;
 pub trait Stage: Threads {
     /// Whether the functions below do anything.
     const SEES_WAITS: bool;
+    /// What happens from here on need not be enumerated any more, in this execution.
+    fn enough();
     /// The bytes must not be accessed any more.
     fn gone(start: *const u8, bytes: usize);
     /// A number higher than all before.
@@ -67,6 +69,27 @@ pub fn mutex<P: Platform, L: Lock<P>, T: Stage>() -> Vec<Scenario> {
             Scenario { name: "often lll-t", threads: 2, run: || play::<P, L, T>(&["lll", "t"]) },
             Scenario { name: "often llt-l", threads: 2, run: || play::<P, L, T>(&["llt", "l"]) },
         ]);
+        if L::INFO.family == Family::Shuffle {
+            // A queue that is long enough to be put in order, by a waiter that looks before the release.
+            scenarios.extend([
+                Scenario { name: "held l-l-l-su-l", threads: 5, run: || play::<P, L, T>(&["l", "l", "l", "su", "l"]) },
+                Scenario {
+                    name: "held l-l-l-sxu-l",
+                    threads: 5,
+                    run: || play::<P, L, T>(&["l", "l", "l", "sxu", "l"]),
+                },
+                Scenario {
+                    name: "held l-l-l-ssxu-l",
+                    threads: 5,
+                    run: || play::<P, L, T>(&["l", "l", "l", "ssxu", "l"]),
+                },
+                Scenario {
+                    name: "held sxu-l-l-l-l",
+                    threads: 5,
+                    run: || play::<P, L, T>(&["sxu", "l", "l", "l", "l"]),
+                },
+            ]);
+        }
     }
     scenarios
 }
@@ -113,6 +136,7 @@ fn must_be_free<P: Platform, L: Lock<P>>(lock: &L) {
 
 /// A thread for each word, which acquires and releases for each letter: `l` waits for as long as it takes, `t` tries, `d`
 /// gives up if it has to wait for too long, and comes back. `u` only releases, what was acquired before the threads began.
+/// `s` lets the others go on first, and after `x` the executions need not be enumerated.
 fn play<P: Platform, L: Lock<P>, T: Stage>(words: &'static [&'static str]) {
     let lock = L::new();
     let count = P::Data::<usize>::new(0);
@@ -127,6 +151,14 @@ fn play<P: Platform, L: Lock<P>, T: Stage>(words: &'static [&'static str]) {
     T::run(bodies(words.len(), move |thread| {
         let mine = &contexts_ref[thread];
         for letter in words[thread].chars() {
+            if letter == 's' {
+                T::settle();
+                continue;
+            }
+            if letter == 'x' {
+                T::enough();
+                continue;
+            }
             // SAFETY: a context is ready when it is taken, and released before the next one is; the data is protected by
             // the lock.
             unsafe {
@@ -249,27 +281,33 @@ fn is_fair<P: Platform, L: Lock<P>, T: Stage>() {
 pub fn rwlock<P: Platform, L: RawRwLock<P>, T: Stage>() -> Vec<Scenario> {
     const R: Preference = Preference::Readers;
     const W: Preference = Preference::Writers;
+    // Loom begins with the last thread: the scenario's name says in which order it lets the threads run at first.
     let mut scenarios = vec![
-        Scenario { name: "w-r", threads: 2, run: || shares::<P, L, T>("", &["w", "r"], R, false) },
-        Scenario { name: "w-r writers first", threads: 2, run: || shares::<P, L, T>("", &["w", "r"], W, false) },
-        Scenario { name: "w-rr", threads: 2, run: || shares::<P, L, T>("", &["w", "rr"], R, false) },
-        Scenario { name: "timed w-r, 2", threads: 2, run: || shares::<P, L, T>("", &["w", "R"], R, false) },
-        Scenario { name: "tries to read", threads: 2, run: || shares::<P, L, T>("", &["w", "tt"], R, false) },
+        Scenario { name: "w-r", threads: 2, run: || shares::<P, L, T>("", &["r", "w"], R, false) },
+        Scenario { name: "w-r writers first", threads: 2, run: || shares::<P, L, T>("", &["r", "w"], W, false) },
+        Scenario { name: "w-rr", threads: 2, run: || shares::<P, L, T>("", &["rr", "w"], R, false) },
+        Scenario { name: "timed w-r, 2", threads: 2, run: || shares::<P, L, T>("", &["R", "w"], R, false) },
+        Scenario { name: "tries to read", threads: 2, run: || shares::<P, L, T>("", &["tt", "w"], R, false) },
         Scenario { name: "tries to write", threads: 2, run: || shares::<P, L, T>("", &["TT", "r"], W, false) },
         Scenario { name: "used r-w", threads: 2, run: || shares::<P, L, T>("r", &["r", "w"], R, false) },
-        Scenario { name: "w-w-r", threads: 3, run: || shares::<P, L, T>("", &["w", "w", "r"], R, false) },
-        Scenario { name: "w-r-r", threads: 3, run: || shares::<P, L, T>("", &["w", "r", "r"], R, false) },
-        Scenario { name: "w-w-r writers first", threads: 3, run: || shares::<P, L, T>("", &["w", "w", "r"], W, false) },
-        Scenario { name: "w-r-r writers first", threads: 3, run: || shares::<P, L, T>("", &["w", "r", "r"], W, false) },
+        Scenario { name: "w-w-r", threads: 3, run: || shares::<P, L, T>("", &["w", "r", "w"], R, false) },
+        Scenario { name: "w-r-r", threads: 3, run: || shares::<P, L, T>("", &["r", "r", "w"], R, false) },
+        Scenario { name: "w-w-r writers first", threads: 3, run: || shares::<P, L, T>("", &["w", "r", "w"], W, false) },
+        Scenario { name: "w-r-r writers first", threads: 3, run: || shares::<P, L, T>("", &["r", "r", "w"], W, false) },
         Scenario { name: "timed w-r", threads: 3, run: || shares::<P, L, T>("", &["W", "R", "w"], R, false) },
         Scenario { name: "timed r-w-w", threads: 3, run: || shares::<P, L, T>("", &["w", "R", "w"], R, false) },
+        Scenario {
+            name: "timed r-w-w writers first",
+            threads: 3,
+            run: || shares::<P, L, T>("", &["w", "R", "w"], W, false),
+        },
         Scenario {
             name: "timed w-r writers first",
             threads: 3,
             run: || shares::<P, L, T>("", &["W", "R", "r"], W, false),
         },
-        Scenario { name: "gone w-r-r", threads: 3, run: || shares::<P, L, T>("", &["w", "r", "r"], R, true) },
-        Scenario { name: "gone w-w-r", threads: 3, run: || shares::<P, L, T>("", &["w", "w", "r"], W, true) },
+        Scenario { name: "gone w-r-r", threads: 3, run: || shares::<P, L, T>("", &["r", "r", "w"], R, true) },
+        Scenario { name: "gone w-w-r", threads: 3, run: || shares::<P, L, T>("", &["w", "r", "w"], W, true) },
     ];
     if T::SEES_WAITS {
         scenarios.extend([
@@ -289,7 +327,7 @@ pub fn rwlock<P: Platform, L: RawRwLock<P>, T: Stage>() -> Vec<Scenario> {
             Scenario { name: "used w-r", threads: 2, run: || shares::<P, L, T>("r", &["w", "r"], W, false) },
             Scenario { name: "used tries to read", threads: 2, run: || shares::<P, L, T>("r", &["t", "w"], R, false) },
             Scenario { name: "used tries to write", threads: 2, run: || shares::<P, L, T>("r", &["r", "T"], R, false) },
-            Scenario { name: "used w-r-r", threads: 3, run: || shares::<P, L, T>("r", &["w", "r", "r"], R, false) },
+            Scenario { name: "used w-r-r", threads: 3, run: || shares::<P, L, T>("r", &["r", "r", "w"], R, false) },
             Scenario {
                 name: "held w-r writers first",
                 threads: 2,

@@ -540,16 +540,16 @@ pub fn gone(start: usize, bytes: usize) {
 
 /// A number for what lies at `address`: the same one in each execution, unlike the address.
 pub fn number_of(address: usize) -> usize {
-    engine().map_or(address, |engine| number_in(&mut engine.places, address))
+    engine().map_or(address, |engine| number_in(&mut engine.places, address) * 64)
 }
 
-/// The position of `address` in `places`, where it is put if need be, made to look like an address.
+/// The position of `address` in `places`, from 1; it is put there if need be.
 pub fn number_in(places: &mut Vec<usize>, address: usize) -> usize {
     let position = places.iter().position(|place| *place == address).unwrap_or_else(|| {
         places.push(address);
         places.len() - 1
     });
-    (position + 1) * 64
+    position + 1
 }
 
 /// A moment later than all before.

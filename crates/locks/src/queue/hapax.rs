@@ -163,8 +163,9 @@ impl<P: Platform, const COUNT_BITS: u32> HapaxLock<P, COUNT_BITS> {
     #[cold]
     #[inline(never)]
     fn take_back(&self, predecessor: usize, mine: usize) -> bool {
-        // ORDER(arrive): Release, so that the next arrival still acquires what the predecessor's swap has released.
-        if self.arrive.compare_exchange(mine, predecessor, Ordering::Release).is_ok() {
+        // Relaxed: publishes nothing. `arrive` is only changed by read-modify-writes, so that the next arrival still acquires
+        // what the predecessor's has released.
+        if self.arrive.compare_exchange(mine, predecessor, Ordering::Relaxed).is_ok() {
             return false;
         }
         self.wait_for(predecessor);
