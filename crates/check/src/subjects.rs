@@ -2,6 +2,7 @@
 
 use crate::explore::{Explore, Virtual};
 use crate::weak::{Modelled, Weak};
+use lockswap_conformance::routed;
 use lockswap_conformance::small::{self, Scenario};
 use lockswap_locks::for_each_lock;
 use lockswap_locks::registry::Role;
@@ -90,9 +91,35 @@ macro_rules! catalogue {
 
 for_each_lock!(catalogue);
 
+/// RON with a stop for each of the explorer's four CPUs: it goes round.
+fn routes() -> Vec<Subject> {
+    use lockswap_locks::routed::{plock::Counts, ron::Flags, ron::Routed, shared::Table, ticket::Queues};
+
+    type Ron<P> = Routed<P, Flags<P, 4>>;
+    type RonPlock<P> = Routed<P, Counts<P, 4>>;
+    type RonTicket<P> = Queues<P, 4>;
+    type RonShared<P> = Routed<P, Table<P, 1>>;
+    let mut subjects = vec![
+        mutex!("ron", "4 stops", Ron),
+        mutex!("ron-plock", "4 stops", RonPlock),
+        mutex!("ron-ticket", "4 stops", RonTicket),
+        mutex!("ron-shared", "stride 1", RonShared),
+    ];
+    let route = [
+        routed::scenarios::<Explore, Ron<Explore>, Virtual>(false),
+        routed::scenarios::<Explore, RonPlock<Explore>, Virtual>(true),
+        routed::scenarios::<Explore, RonTicket<Explore>, Virtual>(true),
+        routed::scenarios::<Explore, RonShared<Explore>, Virtual>(false),
+    ];
+    for (subject, scenarios) in subjects.iter_mut().zip(route) {
+        subject.explore.extend(scenarios);
+    }
+    subjects
+}
+
 /// Locks with small bounds: those with policies and routes.
 fn short_routes() -> Vec<Subject> {
-    use lockswap_locks::routed::{plock::Counts, ron::Flags, ron::Routed, shared::Table, ticket::Queues};
+    use lockswap_locks::routed::{plock::Counts, ron::Flags, ron::Routed, ticket::Queues};
     use lockswap_locks::shuffle::policy::{OfKind, OfNode, Together, WritersFirst};
     use lockswap_locks::shuffle::{proportional::Proportional, shfllock::Shfl};
     use lockswap_locks::waiting::{Spin, SpinThenPark};
@@ -103,7 +130,6 @@ fn short_routes() -> Vec<Subject> {
     type RonPlockOf1<P> = Routed<P, Counts<P, 1>>;
     type RonTicketOf2<P> = Queues<P, 2>;
     type RonTicketOf1<P> = Queues<P, 1>;
-    type RonSharedApart<P> = Routed<P, Table<P, 1>>;
     type ShflOf2<P> = Shfl<P, Together<OfNode, 2>, Spin>;
     type ShflBOf2<P> = Shfl<P, Together<OfNode, 2>, SpinThenPark>;
     type ShflKindOf2<P> = Shfl<P, Together<OfKind, 2>, Spin>;
@@ -116,7 +142,6 @@ fn short_routes() -> Vec<Subject> {
         mutex!("ron-plock", "1 stop", RonPlockOf1),
         mutex!("ron-ticket", "2 stops", RonTicketOf2),
         mutex!("ron-ticket", "1 stop", RonTicketOf1),
-        mutex!("ron-shared", "stride 1", RonSharedApart),
         mutex!("shfllock", "batches of 2", ShflOf2),
         mutex!("shfllock-b", "batches of 2", ShflBOf2),
         mutex!("shfllock-kind", "batches of 2", ShflKindOf2),
@@ -249,6 +274,7 @@ fn short_waits() -> Vec<Subject> {
 /// All subjects.
 pub fn all() -> Vec<Subject> {
     let mut all = catalogue();
+    all.extend(routes());
     all.extend(short_routes());
     all.extend(short_waits());
     all.extend(short_batches());

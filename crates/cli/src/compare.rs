@@ -17,6 +17,7 @@ use lockswap_study::summary;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::error::{UserError, USAGE};
+use crate::little::{self, Little};
 use crate::selection::{known, Selection, INTERPOSED, PLAIN, VARIABLES};
 use crate::{hidden, terminal};
 
@@ -45,6 +46,10 @@ pub struct CompareArgs {
     /// Compares a number in the program's output instead of its wall time: the first group of REGEX in its last match
     #[arg(long, value_name = "REGEX")]
     metric: Option<String>,
+    /// Lets the built-in workload do FACTOR times the work on these CPUs, with threads pinned, and calls them little, as
+    /// in 1:3
+    #[arg(long, value_name = "CPUS:FACTOR", conflicts_with = "command")]
+    little: Option<Little>,
     /// The metric is better when it is lower, such as a latency
     #[arg(long, requires = "metric")]
     lower_is_better: bool,
@@ -90,6 +95,7 @@ cannot be executed or found) or a file cannot be written; 2 for wrong usage;
 
 Examples:
   lockswap compare
+  lockswap compare --little 1:3 --lock mcs_spin,asl
   lockswap compare --lock futex,mcs_stp --runs 20 -- ./program --threads 8
   lockswap compare --metric 'total: ([0-9.]+) req/s' -- ./bench
   lockswap compare --metric 'p99 ([0-9.]+) us' --lower-is-better -- ./bench
@@ -107,7 +113,8 @@ const BUILT_IN_THREADS: usize = 16;
 /// The built-in workload's name in tables.
 const BUILT_IN: &str = "built-in key-value workload";
 
-fn seconds(text: &str) -> Result<Duration, String> {
+/// Reads a number of seconds above 0.
+pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "give a number of seconds, as in 2.5".to_owned())?;
     let sensible = Duration::try_from_secs_f64(seconds).ok().filter(|d| !d.is_zero() && seconds < 1e9);
     sensible.ok_or_else(|| "give a positive number of seconds".to_owned())
@@ -118,7 +125,12 @@ pub fn run(args: CompareArgs) -> anyhow::Result<ExitCode> {
     let plan = plan(&args)?;
     let exports = exports(&args)?;
     let interrupt = Interrupt::on(&[SIGINT, SIGTERM, SIGHUP])?;
-    let mut watcher = Watcher { bar: bar(&plan), exports, failed: Vec::new(), begin: Instant::now() };
+    let mut watcher = Watcher {
+        bar: bar(u64::from(plan.runs + plan.warmup) * plan.variants.len() as u64),
+        exports,
+        failed: Vec::new(),
+        begin: Instant::now(),
+    };
     let (mut comparison, ending) = plan::execute(&plan, env!("CARGO_PKG_VERSION"), Some(&interrupt), &mut watcher);
     watcher.bar.finish_and_clear();
     if let Ending::PlainFailed { problem } = ending {
@@ -151,8 +163,12 @@ fn plan(args: &CompareArgs) -> anyhow::Result<Plan> {
         let own = std::env::current_exe()?.into_os_string();
         let options = [hidden::KEY_VALUE, "--threads", &threads.to_string(), "--millis", &BUILT_IN_MILLIS.to_string()]
             .map(OsString::from);
-        let shown = format!("{BUILT_IN}, {threads} threads, {BUILT_IN_MILLIS} ms");
-        (std::iter::once(own).chain(options).collect(), vec![shown])
+        let little = args.little.as_ref().map(|little| OsString::from(format!("--little={little}")));
+        let mut shown = format!("{BUILT_IN}, {threads} threads, {BUILT_IN_MILLIS} ms");
+        if let Some(little) = &args.little {
+            shown += &format!(", little CPUs {little}");
+        }
+        (std::iter::once(own).chain(options).chain(little).collect(), vec![shown])
     } else {
         (args.command.clone(), args.command.iter().map(|a| a.to_string_lossy().into_owned()).collect())
     };
@@ -202,9 +218,15 @@ fn variants(args: &CompareArgs, command: &[OsString]) -> Result<Vec<Variant>, Us
         selection.check()?;
         let mut envs = selection.environment()?;
         // Variables of our own environment must not change what is compared.
-        let stray = VARIABLES.into_iter().chain(["LOCKSWAP_STATS"]).filter(|v| !envs.iter().any(|(name, _)| name == v));
+        let stray = VARIABLES
+            .into_iter()
+            .chain(["LOCKSWAP_STATS", "LOCKSWAP_LATENCIES"])
+            .filter(|v| !envs.iter().any(|(name, _)| name == v));
         let stray: Vec<_> = stray.map(|name| (name.into(), None)).collect();
         envs.extend(stray);
+        if let Some(little) = &args.little {
+            envs.extend(little::environment(&little.seats()?));
+        }
         Ok(Variant {
             lock: lock.into(),
             preloaded: !selection.is_plain(),
@@ -237,8 +259,8 @@ struct Watcher {
     begin: Instant,
 }
 
-fn bar(plan: &Plan) -> ProgressBar {
-    let runs = u64::from(plan.runs + plan.warmup) * plan.variants.len() as u64;
+/// A bar for so many runs; hidden where nobody looks at it.
+pub fn bar(runs: u64) -> ProgressBar {
     let bar = ProgressBar::new(runs);
     if !io::stderr().is_terminal() {
         bar.set_draw_target(ProgressDrawTarget::hidden());
@@ -280,7 +302,8 @@ impl Watcher {
     }
 }
 
-fn plain_failed(comparison: &Comparison, problem: &str) -> UserError {
+/// The error that the program does not even run without lockswap.
+pub fn plain_failed(comparison: &Comparison, problem: &str) -> UserError {
     let sample = comparison.baseline().and_then(|b| b.samples.first());
     let program = comparison.command.first().map_or("", String::as_str);
     let exit = sample.map(|s| &s.exit);

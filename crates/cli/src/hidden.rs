@@ -4,14 +4,22 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use lockswap_locks::registry::Role;
-use lockswap_workloads::kv::{self, KvConfig};
+use lockswap_platform::Native;
+use lockswap_workloads::crew::Timing;
+use lockswap_workloads::hardware::Hardware;
+use lockswap_workloads::kv;
+use lockswap_workloads::pthread::{Kind, Mutex};
 use lockswap_workloads::torture::{self, Config, Focus};
 
+use crate::little::Little;
 use crate::terminal::print;
 use crate::torture::Counts;
 
 /// Name of the built-in workload's subcommand.
 pub const KEY_VALUE: &str = "__kv";
+
+/// Name of the subcommand that makes one measurement for `lockswap bench`.
+pub const BENCH: &str = "__bench";
 
 /// Name of the subcommand that tells whether the preload library is in its own process.
 pub const LOADED: &str = "__loaded";
@@ -29,15 +37,29 @@ pub struct KeyValueArgs {
     threads: usize,
     #[arg(long)]
     millis: u64,
+    #[arg(long)]
+    little: Option<Little>,
 }
 
 /// The contended key-value workload.
 pub fn key_value(args: KeyValueArgs) -> anyhow::Result<ExitCode> {
-    let duration = Duration::from_millis(args.millis);
-    let report = kv::run(&KvConfig { threads: args.threads, duration, ..KvConfig::default() });
-    let throughput = report.ops as f64 / report.elapsed.as_secs_f64();
-    print(&format!("throughput_ops_per_s={throughput:.0}\n"))?;
+    let config = kv::Config { timing: Timing::lasting(args.millis * 1_000_000), ..kv::Config::new(args.threads) };
+    let seats = args.little.map_or(Ok(Vec::new()), |little| little.seats())?;
+    let crew = Hardware { seats, ..Hardware::default() };
+    let report = kv::run::<Native, _>(&config, &crew, &*Mutex::new(Kind::Normal));
+    print(&format!("throughput_ops_per_s={:.0}\n", report.throughput))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Arguments of one measurement.
+#[derive(clap::Args)]
+pub struct BenchArgs {
+    job: String,
+}
+
+/// Makes one measurement and prints one line of JSON.
+pub fn bench(args: &BenchArgs) -> anyhow::Result<ExitCode> {
+    crate::bench::job::measure(&args.job)
 }
 
 /// Status 0 when the preload library is mapped into this process.

@@ -9,7 +9,6 @@ use std::process::{Child, ExitCode, ExitStatus};
 use std::time::Duration;
 
 use lockswap_locks::counters::{Counter, COUNT, FILE_BYTES};
-use lockswap_locks::registry::{is_glibcs, Role};
 use lockswap_study::export::OutputFile;
 use lockswap_study::model::signal_name;
 use lockswap_study::runner::{is_ignored, Program};
@@ -20,8 +19,11 @@ use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::low_level::siginfo::Cause;
 
-use crate::error::UserError;
-use crate::selection::Selection;
+use crate::asl::{slo, slo_variable, AslArgs, Slo};
+use crate::error::{UserError, USAGE};
+use crate::latencies::{self, Figures, Latencies, LatencyFile};
+use crate::selection::{Selection, VARIABLES};
+use crate::watch::Watch;
 
 /// Runs a program on the locks of your choice.
 #[derive(clap::Args)]
@@ -33,13 +35,19 @@ The program's input, output, exit status and signals are untouched.
 `--lock interposed-pthread` with the library forwarding every call to glibc.
 
 Exit status: the program's own; 126 if it cannot be executed, 127 if it is not
-found, 125 if lockswap itself fails, 2 for wrong usage. With --summary or
---stats-json, a program killed by a signal makes lockswap die of the same one.
+found, 125 if lockswap itself fails, 2 for wrong usage.
+
+lockswap turns into the program, with two exceptions: with --summary or
+--stats-json, and with a lock that prefers near or big CPUs, it stays, passes
+signals on, and ends as the program does, also if that is killed by a signal.
+While it stays it looks once a second whether CPUs went online or offline or
+changed their capacity, and tells the locks.
 
 Examples:
   lockswap run -- ./server --port 8080
   lockswap run --lock mcs_stp --summary -- ./program
   lockswap run --lock pthread --rwlock rw-futex -- ./program
+  lockswap run --lock asl --asl-fifo ticket --slo 5=50us -- ./program
   lockswap run --lock ticket --stats-json stats.json -- ./program"
 )]
 pub struct RunArgs {
@@ -52,6 +60,11 @@ pub struct RunArgs {
     /// Lock for spinlocks [default: ttas]
     #[arg(long, value_name = "ID")]
     spin: Option<String>,
+    #[command(flatten)]
+    asl: AslArgs,
+    /// Target of an epoch, whatever the program says; several times for several epochs
+    #[arg(long, value_name = "ID=TIME", value_parser = slo)]
+    slo: Vec<Slo>,
     /// Says on stderr, when the program has ended, what was replaced and what was passed through to glibc
     #[arg(long)]
     summary: bool,
@@ -66,16 +79,25 @@ pub struct RunArgs {
 /// Status when lockswap itself fails, as with `env` and `timeout`.
 const OWN_FAILURE: u8 = 125;
 
+/// Epochs that a summary shows.
+const MOST_EPOCHS: usize = 20;
+
 /// Signals passed on to the program.
 const FORWARDED: [i32; 6] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGINT, SIGQUIT];
 
 /// Runs `lockswap run`.
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
-    let selection = Selection { lock: args.lock, rwlock: args.rwlock, spin: args.spin };
+    let lock = args.asl.choose(args.lock)?;
+    let selection = Selection { lock, rwlock: args.rwlock, spin: args.spin };
     selection.check()?;
-    let envs = selection.environment().map_err(|e| e.with_status(OWN_FAILURE))?;
+    check_asl(&selection, &args.asl, &args.slo)?;
+    let mut envs = selection.environment().map_err(|e| e.with_status(OWN_FAILURE))?;
+    envs.extend(args.asl.environment());
+    envs.extend(Some(&args.slo).filter(|slos| !slos.is_empty()).map(|slos| slo_variable(slos)));
     let mut program = Program { args: args.command, envs };
-    if !args.summary && args.stats_json.is_none() {
+    let watch = selection.asks().any_place().then(Watch::begin).flatten();
+    let counts = args.summary || args.stats_json.is_some();
+    if !counts && watch.is_none() {
         let error = program.command().exec();
         return Err(not_started(&program, &error).into());
     }
@@ -86,18 +108,25 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         })
     });
     let output = output.transpose()?;
-    let counters = counters_file().map_err(|error| {
+    let counters = counts.then(counters_file).transpose().map_err(|error| {
         let what = format!("cannot create the file of counters in {}: {error}", std::env::temp_dir().display());
         UserError::new(what, "set TMPDIR to a folder that you can write to").with_status(OWN_FAILURE)
     })?;
-    program.envs.push(("LOCKSWAP_STATS".into(), Some(counters.path().into())));
+    let latencies = counts.then(LatencyFile::create).transpose().map_err(|e| e.with_status(OWN_FAILURE))?;
+    program.envs.extend(counters.as_ref().map(|file| ("LOCKSWAP_STATS".into(), Some(file.path().into()))));
+    program.envs.extend(latencies.as_ref().map(LatencyFile::variable));
+    program.envs.extend(watch.as_ref().map(Watch::variable));
     // Caught before the program starts, so that none is lost; the program itself starts with the usual dispositions.
     let forwarded = FORWARDED.into_iter().filter(|s| !is_ignored(*s));
     let mut signals = SignalsInfo::<WithOrigin>::new(forwarded.chain([SIGCHLD]))?;
     let mut child = program.spawn(|_| {}).map_err(|error| not_started(&program, &error))?;
+    if let Some(watch) = watch {
+        watch.go_on();
+    }
     let status = wait(&mut child, &mut signals)?;
-    let stats = Stats::read(&selection, counters.as_file())?;
-    drop(counters);
+    let (Some(counters), Some(latencies)) = (counters, latencies) else { return end_as(status) };
+    let stats = Stats::read(&selection, counters.as_file(), &latencies.read()?)?;
+    drop((counters, latencies));
     if args.summary {
         // A closed stderr must not change how the program's end is reported.
         let _ = io::stderr().write_all(stats.words(&status).as_bytes());
@@ -109,6 +138,22 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         }
     }
     end_as(status)
+}
+
+/// Refuses windows and targets for a lock that has none.
+fn check_asl(selection: &Selection, asl: &AslArgs, slos: &[Slo]) -> Result<(), UserError> {
+    let option = match (asl.asl_max_window, slos) {
+        (Some(_), _) => "--asl-max-window",
+        (None, [_, ..]) => "--slo",
+        (None, []) => return Ok(()),
+    };
+    let variable = || std::env::var(VARIABLES[0]).ok();
+    let lock = selection.lock.clone().or_else(variable).unwrap_or_default();
+    if lock == "asl" || lock.starts_with("asl-") {
+        return Ok(());
+    }
+    let what = format!("{option} means something to the locks of LibASL only");
+    Err(UserError::new(what, "add --lock asl").with_status(USAGE))
 }
 
 fn not_started(program: &Program, error: &io::Error) -> UserError {
@@ -181,8 +226,18 @@ struct Stats {
     passed_through: PassedThrough,
     threads_seen: u64,
     processes: u64,
+    epochs: Vec<Figures>,
+    epochs_misused: Misused,
     #[serde(skip)]
     plain: bool,
+}
+
+#[derive(Serialize)]
+struct Misused {
+    ends_without_start: u64,
+    starts_without_end: u64,
+    ignored: u64,
+    not_recorded: u64,
 }
 
 #[derive(Serialize)]
@@ -202,7 +257,7 @@ struct PassedThrough {
 }
 
 impl Stats {
-    fn read(selection: &Selection, file: &File) -> io::Result<Self> {
+    fn read(selection: &Selection, file: &File, latencies: &Latencies) -> io::Result<Self> {
         let mut bytes = [0; FILE_BYTES];
         std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, 0)?;
         let mut counters = [0; COUNT];
@@ -210,21 +265,12 @@ impl Stats {
             *counter = word.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
         }
         let of = |counter: Counter| counters[counter as usize];
-        let plain = selection.is_plain();
-        let id = |chosen: &Option<String>, variable: &str, default: &str| match chosen {
-            Some(id) => id.clone(),
-            None if plain => crate::selection::PLAIN.into(),
-            None => std::env::var(variable).ok().filter(|v| !v.is_empty()).unwrap_or_else(|| default.into()),
-        };
-        let [lock, rwlock, spin] = crate::selection::VARIABLES;
-        let lock = id(&selection.lock, lock, Role::Mutex.default_id());
-        // As the library chooses when it is told nothing.
-        let default = |role: Role| if is_glibcs(&lock) { crate::selection::PLAIN } else { role.default_id() };
+        let [lock, rwlock, spin] = selection.ids();
         Ok(Self {
             schema: 1,
-            rwlock: id(&selection.rwlock, rwlock, default(Role::RwLock)),
-            spin: id(&selection.spin, spin, default(Role::Spin)),
             lock,
+            rwlock,
+            spin,
             replaced: Replaced {
                 mutex: of(Counter::Mutex),
                 cond: of(Counter::Cond),
@@ -239,7 +285,14 @@ impl Stats {
             },
             threads_seen: of(Counter::Threads),
             processes: of(Counter::Processes),
-            plain,
+            epochs: latencies.epochs.iter().map(Figures::of).collect(),
+            epochs_misused: Misused {
+                ends_without_start: of(Counter::EpochsNotStarted),
+                starts_without_end: of(Counter::EpochsNotEnded),
+                ignored: of(Counter::EpochsIgnored),
+                not_recorded: latencies.unrecorded,
+            },
+            plain: selection.is_plain(),
         })
     }
 
@@ -273,7 +326,22 @@ impl Stats {
         let some: Vec<String> = reasons.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} {why}")).collect();
         text += &if some.is_empty() { "nothing".into() } else { some.join(", ") };
         let threads = count(self.threads_seen, "thread", "threads");
-        text + &format!("\n  seen            {threads} in {}\n", count(self.processes, "process", "processes"))
+        text += &format!("\n  seen            {threads} in {}\n", count(self.processes, "process", "processes"));
+        for line in latencies::lines(&self.epochs, MOST_EPOCHS) {
+            text += &format!("  epoch           {line}\n");
+        }
+        let Misused { ends_without_start, starts_without_end, ignored, not_recorded } = self.epochs_misused;
+        let misuses = [
+            (ends_without_start, "ended without a start"),
+            (starts_without_end, "started without an end"),
+            (ignored, "ignored (too many ids, or an impossible percentile)"),
+            (not_recorded, "not recorded (too many ids)"),
+        ];
+        let some: Vec<String> = misuses.iter().filter(|(n, _)| *n > 0).map(|(n, how)| format!("{n} {how}")).collect();
+        if !some.is_empty() {
+            text += &format!("  misused epochs  {}\n", some.join(", "));
+        }
+        text
     }
 }
 

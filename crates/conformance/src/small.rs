@@ -95,7 +95,7 @@ pub fn mutex<P: Platform, L: Lock<P>, T: Stage>() -> Vec<Scenario> {
 }
 
 /// The contexts of one thread; they outlive all threads.
-struct Contexts<C>(Vec<(Cell<bool>, C)>);
+pub(crate) struct Contexts<C>(Vec<(Cell<bool>, C)>);
 
 // SAFETY: the flags are used by one thread only.
 unsafe impl<C: Sync> Sync for Contexts<C> {}
@@ -106,7 +106,7 @@ impl<C: Context> Contexts<C> {
     }
 
     /// One that is ready for an acquisition: used before rather than new.
-    fn take(&self) -> &C {
+    pub(crate) fn take(&self) -> &C {
         let used = self.0.iter().filter(|(used, _)| used.get()).find(|(_, cx)| cx.is_reusable());
         let (used, cx) =
             used.or_else(|| self.0.iter().find(|(used, _)| !used.get())).expect("one for each acquisition");
@@ -115,11 +115,11 @@ impl<C: Context> Contexts<C> {
     }
 }
 
-fn bodies<'a>(count: usize, body: impl Fn(usize) + Copy + Send + 'a) -> Vec<Box<dyn FnOnce() + Send + 'a>> {
+pub(crate) fn bodies<'a>(count: usize, body: impl Fn(usize) + Copy + Send + 'a) -> Vec<Box<dyn FnOnce() + Send + 'a>> {
     (0..count).map(|thread| Box::new(move || body(thread)) as Box<dyn FnOnce() + Send>).collect()
 }
 
-fn all_contexts<C: Context>(threads: usize, each: usize) -> Vec<Contexts<C>> {
+pub(crate) fn all_contexts<C: Context>(threads: usize, each: usize) -> Vec<Contexts<C>> {
     (0..threads).map(|_| Contexts::new(each)).collect()
 }
 

@@ -121,6 +121,33 @@ impl Timed {
     }
 }
 
+/// What a lock asks the platform about the CPU that it runs on, over and over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asks {
+    /// The locality group or the last-level-cache group.
+    pub locality: bool,
+    /// The kind of the core.
+    pub kind: bool,
+    /// The place on the route through the CPUs.
+    pub route: bool,
+}
+
+impl Asks {
+    /// Whether the lock asks for anything but the route, which stays as it is while a program runs.
+    pub const fn any_place(self) -> bool {
+        self.locality || self.kind
+    }
+
+    /// What two locks ask together.
+    pub const fn and(self, other: Self) -> Self {
+        Asks {
+            locality: self.locality || other.locality,
+            kind: self.kind || other.kind,
+            route: self.route || other.route,
+        }
+    }
+}
+
 /// The facts about one lock algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockInfo {
@@ -141,6 +168,17 @@ pub struct LockInfo {
 }
 
 impl LockInfo {
+    /// What the lock asks about CPUs, so that nobody reads the machine for one that does not care.
+    pub fn asks(&self) -> Asks {
+        let by_kind = self.family == Family::Asymmetric || ["shfllock-kind", "shfl-pb10"].contains(&self.id);
+        let by_place = match self.family {
+            Family::Numa => true,
+            Family::Shuffle => !by_kind,
+            _ => ["asl-cna", "cohort-rw", "shfllock-rw"].contains(&self.id),
+        };
+        Asks { locality: by_place, kind: by_kind, route: self.family == Family::Routed }
+    }
+
     /// Whether the lock stays fast with more running threads than CPUs: no hand-off has to wait for a thread that spins
     /// without a CPU.
     ///

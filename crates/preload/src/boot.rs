@@ -2,16 +2,18 @@
 //! call of a replaced function, whichever is first. Nothing here allocates or takes a lock.
 
 use crate::functions::{self, ACTIVE, REAL};
-use crate::{c11, cancel, cond, counters, generation, mutex, outside, pool, rwlock, spin};
+use crate::{c11, cancel, cond, counters, epoch, generation, machine, mutex, outside, pool, route, rwlock, spin, tls};
 use core::ffi::{c_char, c_int, c_void, CStr};
 use core::fmt::{self, Write};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use libc::{pthread_attr_t, pthread_t};
+use lockswap_locks::asymmetric::latency::FILE_WORDS;
 use lockswap_locks::counters::{Counter, FILE_BYTES};
 use lockswap_locks::for_each_lock;
+use lockswap_locks::info::Asks;
 use lockswap_locks::registry::{self, Role};
-use lockswap_platform::{set_big, set_override, set_route, CpuList, Native, Single, TopologyOverride};
+use lockswap_platform::{parse_duration, window, CpuList, Native, Single};
 use syscalls::{syscall, Sysno};
 
 /// Exit status when the environment asks for something that does not exist: as a shell's "command not found".
@@ -46,14 +48,15 @@ pub fn initialise(environment: *const *const c_char) {
     }
 }
 
-struct Environment(*const *const c_char);
+/// The process's environment.
+pub struct Environment(*const *const c_char);
 
 impl Environment {
     /// The value of the variable `name`, if it is set and not empty.
     ///
     /// # Safety
     /// The list is the process's environment and does not change meanwhile.
-    unsafe fn get(&self, name: &str) -> Option<&'static CStr> {
+    pub unsafe fn get(&self, name: &str) -> Option<&'static CStr> {
         let mut next = self.0;
         // SAFETY: as for this call.
         unsafe {
@@ -73,13 +76,27 @@ impl Environment {
     ///
     /// # Safety
     /// As for [`Environment::get`].
-    unsafe fn cpus(&self, name: &str) -> Option<CpuList<'static>> {
+    pub unsafe fn cpus(&self, name: &str) -> Option<CpuList<'static>> {
         // SAFETY: as for this call.
         let text = unsafe { self.get(name) }?.to_bytes();
         match CpuList::parse(text) {
             None => die(format_args!("{name}={} is not a list of CPUs, for instance 0-3,8", Lossy(text))),
             list => list,
         }
+    }
+
+    /// The file that the variable `name` names, mapped; `None` if it is not set or the file is not fit.
+    ///
+    /// # Safety
+    /// As for [`Environment::get`].
+    unsafe fn map_file(&self, name: &str, bytes: usize, verbose: bool) -> Option<*mut c_void> {
+        // SAFETY: as for this call.
+        let path = unsafe { self.get(name) }?;
+        let mapping = map_file(path, bytes);
+        if let (Err(error), true) = (mapping, verbose) {
+            complain(format_args!("{name}={}: not used: error {error}", Lossy(path.to_bytes())));
+        }
+        mapping.ok()
     }
 
     /// The lock that the variable `name` chooses for `role`; `default` if it chooses none.
@@ -113,29 +130,41 @@ unsafe fn install(environment: &Environment) {
         let rwlock = environment.lock("LOCKSWAP_RWLOCK", Role::RwLock, default(Role::RwLock));
         let spin = environment.lock("LOCKSWAP_SPIN", Role::Spin, default(Role::Spin));
         let verbose = environment.get("LOCKSWAP_VERBOSE").is_some();
-        if let Some(text) = environment.get("LOCKSWAP_TOPOLOGY") {
-            match TopologyOverride::parse(text.to_bytes()) {
-                Some(topology) => set_override(topology),
+        let declared = environment.cpus("LOCKSWAP_ROUTE");
+        let locks = [(Role::Mutex, mutex), (Role::RwLock, rwlock), (Role::Spin, spin)];
+        let locks_ask = locks.iter().filter_map(|(role, id)| registry::find(*role, id));
+        let latencies = environment.map_file("LOCKSWAP_LATENCIES", 8 * FILE_WORDS, verbose);
+        // Latencies are recorded by the kind of the core, whatever the lock.
+        let asks = Asks { kind: latencies.is_some(), ..Asks::default() };
+        let asks = locks_ask.fold(asks, |asks, entry| asks.and(entry.info.asks()));
+        let settings = machine::settings(environment);
+        let learnt = machine::learn(environment, &settings, asks);
+        let route = asks.route.then(|| route::choose(environment, declared, &settings, verbose));
+        if let Some(file) = environment.map_file("LOCKSWAP_STATS", FILE_BYTES, verbose) {
+            counters::set_file(file.cast());
+            generation::start_counting();
+        }
+        if let Some(file) = latencies {
+            epoch::set_latencies(file.cast());
+        }
+        if let Some(text) = environment.get("LOCKSWAP_ASL_MAX_WINDOW") {
+            match text.to_str().ok().and_then(parse_duration) {
+                Some(ns) => window::set_longest(ns),
                 None => die(format_args!(
-                    "LOCKSWAP_TOPOLOGY={} is not NODESxCPUS, for instance 2x1",
+                    "LOCKSWAP_ASL_MAX_WINDOW={} is not a duration, for instance 100ms",
                     Lossy(text.to_bytes())
                 )),
             }
         }
-        if let Some(route) = environment.cpus("LOCKSWAP_ROUTE") {
-            set_route(route);
-        }
-        if let Some(cpus) = environment.cpus("LOCKSWAP_BIG") {
-            set_big(cpus);
-        }
-        if let Some(path) = environment.get("LOCKSWAP_STATS") {
-            if let Err(error) = count_in(path) {
-                if verbose {
-                    let path = Lossy(path.to_bytes());
-                    complain(format_args!("LOCKSWAP_STATS={path}: nothing is counted: error {error}"));
-                }
+        if let Some(text) = environment.get("LOCKSWAP_SLO") {
+            if !text.to_str().is_ok_and(epoch::set_slos) {
+                die(format_args!(
+                    "LOCKSWAP_SLO={} is not a list of ID=DURATION, for instance 5=50us,7=1ms",
+                    Lossy(text.to_bytes())
+                ));
             }
         }
+        epoch::install();
         Native::has_one_cpu();
         libc::pthread_key_create(THREAD_END.as_ptr(), Some(end_thread));
         __register_atfork(
@@ -161,6 +190,12 @@ unsafe fn install(environment: &Environment) {
         counters::count(Counter::Threads);
         if verbose {
             complain(format_args!("mutex {mutex}, rwlock {rwlock}, spin {spin}"));
+            if let Some(learnt) = learnt {
+                complain(format_args!("{learnt}"));
+            }
+            if let Some(route) = route {
+                complain(format_args!("{route}"));
+            }
         }
     }
 }
@@ -200,40 +235,39 @@ macro_rules! choose {
 
 for_each_lock!(choose);
 
-/// Maps the counters' file and counts in it from now on; the error of the system call that failed.
-///
-/// # Safety
-/// The process has one thread.
-unsafe fn count_in(path: &CStr) -> Result<(), c_int> {
-    // SAFETY: the path is a C string; the mapping is never removed.
-    unsafe {
+/// Maps the first `bytes` bytes of a file, shared and writable; the error of the system call that failed.
+fn map_file(path: &CStr, bytes: usize) -> Result<*mut c_void, c_int> {
+    // SAFETY: the path is a C string; the mapping is new.
+    let mapping = unsafe {
         let flags = libc::O_RDWR | libc::O_CLOEXEC;
         let file = syscall!(Sysno::openat, libc::AT_FDCWD, path.as_ptr(), flags).map_err(|error| error.into_raw())?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        let size = syscall!(Sysno::lseek, file, 0, libc::SEEK_END);
-        let mapping = match size {
-            Ok(size) if size >= FILE_BYTES => {
-                syscall!(Sysno::mmap, 0, FILE_BYTES, access, libc::MAP_SHARED, file, 0)
-            }
+        let mapping = match syscall!(Sysno::lseek, file, 0, libc::SEEK_END) {
+            Ok(size) if size >= bytes => syscall!(Sysno::mmap, 0, bytes, access, libc::MAP_SHARED, file, 0),
             Ok(_) => Err(syscalls::Errno::EINVAL),
             Err(error) => Err(error),
         };
         let _ = syscall!(Sysno::close, file);
-        counters::set_file(mapping.map_err(|error| error.into_raw())? as *mut _);
-    }
-    generation::start_counting();
-    Ok(())
+        mapping
+    };
+    mapping.map(|address| address as *mut c_void).map_err(|error| error.into_raw())
 }
 
 /// Maps `bytes` bytes of zero memory; ends the process if there is none, as there is nobody to report it to.
 pub fn map(bytes: usize) -> *mut c_void {
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new mapping.
-    match unsafe { syscall!(Sysno::mmap, 0, bytes, access, flags, usize::MAX, 0) } {
-        Ok(address) => address as *mut c_void,
-        Err(_) => die(format_args!("out of memory for locks")),
+    match try_map(bytes) {
+        Some(address) => address,
+        None => die(format_args!("out of memory for locks")),
     }
+}
+
+/// Maps `bytes` bytes of zero memory, if there are as many.
+pub fn try_map(bytes: usize) -> Option<*mut c_void> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping.
+    let address = unsafe { syscall!(Sysno::mmap, 0, bytes, access, flags, usize::MAX, 0) };
+    address.ok().map(|address| address as *mut c_void)
 }
 
 /// Unmaps memory from [`map`].
@@ -264,17 +298,24 @@ unsafe extern "C" fn enter_child() {
     }
 }
 
-/// The key whose destructor gives back a thread's queue nodes.
+/// The key whose destructor gives back a thread's memory.
 static THREAD_END: AtomicU32 = AtomicU32::new(0);
 
-unsafe extern "C" fn end_thread(value: *mut c_void) {
-    pool::thread_end(value);
+/// The destructor. Others that run later may still lock and enter epochs: what they take is given back in the next round
+/// of destructors.
+unsafe extern "C" fn end_thread(_: *mut c_void) {
+    let thread = tls::thread();
+    thread.returns_memory.set(false);
+    epoch::thread_end(thread);
+    pool::thread_end(thread);
 }
 
-/// Makes [`pool::thread_end`] run when the calling thread ends.
-pub fn at_thread_end() {
-    // SAFETY: the key was made at start-up, early enough for glibc to have room for its value without allocating.
-    unsafe { libc::pthread_setspecific(THREAD_END.load(Ordering::Relaxed), core::ptr::dangling()) };
+/// Makes `thread`, which is the calling one, give back its memory when it ends.
+pub fn at_thread_end(thread: &tls::Thread) {
+    if !thread.returns_memory.replace(true) {
+        // SAFETY: the key was made at start-up, early enough for glibc to have room for its value without allocating.
+        unsafe { libc::pthread_setspecific(THREAD_END.load(Ordering::Relaxed), core::ptr::dangling()) };
+    }
 }
 
 type Start = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
@@ -331,7 +372,7 @@ impl Write for Line {
 }
 
 /// Text that may not be valid UTF-8.
-struct Lossy<'a>(&'a [u8]);
+pub struct Lossy<'a>(pub &'a [u8]);
 
 impl fmt::Display for Lossy<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

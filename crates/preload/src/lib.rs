@@ -3,7 +3,9 @@
 //! - [`functions`] lists every function that is replaced, and sends each call through a table;
 //! - [`boot`] fills the table: from the environment, before any other constructor runs;
 //! - [`mutex`], [`cond`], [`rwlock`], [`spin`] and [`c11`] are the functions;
+//! - [`epoch`] keeps the epochs of LibASL, which a program marks itself;
 //! - [`generation`] marks objects as seen, and repairs them in the child of a fork;
+//! - [`machine`] finds out which CPUs are near each other and which are big, for locks that ask;
 //! - [`outside`] keeps the locks that are too large for a pthread object;
 //! - [`pool`] provides queue nodes, [`tls`] the few words that each thread has.
 //!
@@ -16,13 +18,17 @@ mod cancel;
 mod cond;
 mod counters;
 mod deadline;
+mod epoch;
 mod functions;
 mod generation;
+mod machine;
 mod mutex;
 mod outside;
 mod pool;
+mod route;
 mod rwlock;
 mod spin;
+mod stored;
 mod tls;
 
 #[panic_handler]

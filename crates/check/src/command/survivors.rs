@@ -35,6 +35,10 @@ const OUT: &str =
     "the release's load of `next` comes before the store of OUT, the owner's `next` = null of the next use after its load \
      of OUT: without this order the release may see that null, and waits for a link that it has missed; loom lets no load \
      see a later write";
+/// See [`EXPLAINED`].
+const LAST_LOOK: &str =
+    "keeps a waiter from being missed by the last look before the lock is free, which would let others pass it: \
+                         loom sees no fairness, the explorer knows no weak orders";
 
 /// All that is known.
 pub const EXPLAINED: &[Explained] = &[
@@ -117,6 +121,63 @@ pub const EXPLAINED: &[Explained] = &[
         why: "a shuffler moves the link of the waiter that it passes over; the waiter put before that one hands it the role \
               here, and if it takes it up before the grant it follows a link whose node it has not acquired; for that two \
               more must wait behind it: six threads, and loom has five",
+    },
+    Explained {
+        file: "crates/locks/src/shuffle/blocking.rs",
+        source: "let granted = status.load(Ordering::Acquire) == GRANTED;",
+        change: Change::DropAcquire,
+        why: "a waiter that a shuffler has passed over, and whose link it has moved, becomes the head while the lock is held, \
+              and looks at the waiter behind it: with this order it has acquired that node from the shuffler, by way of the \
+              heads between; five threads, and loom does not come so far",
+    },
+    Explained {
+        file: "crates/locks/src/rw/rw_futex.rs",
+        source: "gate.fetch_add(1, Ordering::Release);",
+        change: Change::DropRelease,
+        why: "a sleeper that sees the new count of the gate but the state before its flag was taken back takes the flag for \
+              its own, and sleeps on the new count, after the wake-up; loom's sleepers wake by themselves",
+    },
+    Explained {
+        file: "crates/locks/src/routed/ron.rs",
+        source: "Ordering::SeqCst",
+        change: Change::DropAcquire,
+        why: LAST_LOOK,
+    },
+    Explained {
+        file: "crates/locks/src/routed/ron.rs",
+        source: "Ordering::SeqCst",
+        change: Change::DropRelease,
+        why: LAST_LOOK,
+    },
+    Explained {
+        file: "crates/locks/src/routed/plock.rs",
+        source: "Ordering::SeqCst",
+        change: Change::DropAcquire,
+        why: LAST_LOOK,
+    },
+    Explained {
+        file: "crates/locks/src/routed/plock.rs",
+        source: "Ordering::SeqCst",
+        change: Change::DropRelease,
+        why: LAST_LOOK,
+    },
+    Explained {
+        file: "crates/locks/src/routed/shared.rs",
+        source: "Ordering::SeqCst",
+        change: Change::DropAcquire,
+        why: LAST_LOOK,
+    },
+    Explained {
+        file: "crates/locks/src/routed/shared.rs",
+        source: "Ordering::SeqCst",
+        change: Change::DropRelease,
+        why: LAST_LOOK,
+    },
+    Explained {
+        file: "crates/locks/src/routed/ron.rs",
+        source: "if next().is_none() && self.state.compare_exchange(HELD, FREE, Ordering::Release).is_ok()",
+        change: Change::DropRelease,
+        why: DESTROYED,
     },
 ];
 

@@ -14,6 +14,8 @@ use std::panic::{catch_unwind, AssertUnwindSafe, Location};
 
 /// Virtual threads get this much stack, bytes.
 const STACK_BYTES: usize = 64 * 1024;
+/// Virtual threads at a time.
+pub const MOST_THREADS: usize = 16;
 /// The thread that runs a scenario, outside [`run`].
 pub const ROOT: usize = usize::MAX;
 
@@ -237,7 +239,7 @@ impl Engine {
     fn schedule(&mut self) -> Option<usize> {
         let count = self.threads.len();
         let current = self.current;
-        let mut options = [0usize; 16];
+        let mut options = [0usize; MOST_THREADS];
         let mut length = 0;
         let goes_on = current < count && self.is_enabled(current);
         if goes_on {
@@ -585,7 +587,7 @@ fn take_stack() -> DefaultStack {
 /// when the execution goes wrong.
 pub fn run<'a>(bodies: Vec<Box<dyn FnOnce() + Send + 'a>>) {
     let engine = engine().expect("virtual threads run inside `explore`");
-    assert!(!engine.running && bodies.len() <= 16);
+    assert!(!engine.running && bodies.len() <= MOST_THREADS);
     engine.threads.clear();
     let mut coroutines = Vec::new();
     for body in bodies {
