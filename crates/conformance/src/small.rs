@@ -13,7 +13,7 @@ pub trait Stage: Threads {
     /// Whether the functions below do anything.
     const SEES_WAITS: bool;
     /// What happens from here on need not be enumerated any more, in this execution.
-    fn enough();
+    fn enough() {}
     /// The bytes must not be accessed any more.
     fn gone(start: *const u8, bytes: usize);
     /// A number higher than all before.

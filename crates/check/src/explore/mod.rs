@@ -341,8 +341,6 @@ impl Threads for Virtual {
 impl Stage for Virtual {
     const SEES_WAITS: bool = true;
 
-    fn enough() {}
-
     fn gone(start: *const u8, bytes: usize) {
         engine::gone(start.addr(), bytes);
     }
