@@ -219,6 +219,15 @@ fn short_waits() -> Vec<Subject> {
         const MOST_LET_GO: u32 = 1;
         const INSISTS_AFTER: u64 = 6;
     }
+    /// A waiter abandons its node at the second look, and has then waited for longer than anybody is ready to.
+    struct Hasty;
+    impl mcs_timepub::Times for Hasty {
+        const UPDATE_DELAY: u64 = 4_000_000_000;
+        const MAX_CS_TIME: u64 = 0;
+        const PATIENCE: u64 = 0;
+        const MOST_LET_GO: u32 = 1;
+        const INSISTS_AFTER: u64 = u64::MAX;
+    }
     type MutexeeOfTwo<P> = MutexeeLock<P, 1, 1, 2>;
     type MutexeeOfOne<P> = MutexeeLock<P, 0, 0, 1>;
     type TwoSlots<P> = GrantArray<P, 2>;
@@ -236,6 +245,7 @@ fn short_waits() -> Vec<Subject> {
     type ClhStpOnce<P> = Stp<P, ClhQueue<P>, 1>;
     type ReciprocatingStp<P> = ReciprocatingLock<P, SpinThenPark>;
     type McsTpShort<P> = mcs_timepub::McsTp<P, TinyTimes>;
+    type McsTpHasty<P> = mcs_timepub::McsTp<P, Hasty>;
     vec![
         mutex!("mutexee", "windows of 2", MutexeeOfTwo),
         mutex!("mutexee", "windows of 1", MutexeeOfOne),
@@ -257,6 +267,7 @@ fn short_waits() -> Vec<Subject> {
         mutex!("k42", "parking", K42Queue),
         mutex!("reciprocating", "parking", ReciprocatingStp),
         mutex!("mcs-timepub", "short times", McsTpShort),
+        mutex!("mcs-timepub", "nobody waits for long", McsTpHasty),
     ]
 }
 

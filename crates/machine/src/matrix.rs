@@ -145,12 +145,15 @@ fn latency(cell: &str, line: usize, column: usize) -> Result<Option<f64>, Matrix
         return Ok(None);
     }
     match cell.parse::<f64>() {
-        Ok(ns) if ns.is_finite() && ns >= 0.0 => Ok(Some(ns)),
+        Ok(ns) if (0.0..=LONGEST_NS).contains(&ns) => Ok(Some(ns)),
         Ok(ns) if ns < 0.0 => error(line, format!("column {column}: the latency {cell} is negative")),
         Ok(_) => error(line, format!("column {column}: {cell} is not a latency")),
         Err(_) => error(line, format!("column {column}: '{cell}' is not a number of ns")),
     }
 }
+
+/// A second: longer ones are no latencies between CPUs.
+const LONGEST_NS: f64 = 1e9;
 
 fn is_number(cell: &str) -> bool {
     cell.parse::<f64>().is_ok()
@@ -302,6 +305,7 @@ mod tests {
             ("0,48\n-48,0", "line 2: column 1: the latency -48 is negative"),
             ("0,NaN\n48,0", "line 1: column 2: NaN is not a latency"),
             ("0,48\ninf,0", "line 2: column 1: inf is not a latency"),
+            ("0,48\n1e10,0", "line 2: column 1: 1e10 is not a latency"),
             ("0,48\n48ns,0", "line 2: column 1: '48ns' is not a number of ns"),
             ("0,48\n\n# x\n4 8,0", "line 4: column 1: '4 8' is not a number of ns"),
             ("0,,7\n48,0,8\n7,8,0", "line 1: the latency to the CPU of column 2 is missing"),

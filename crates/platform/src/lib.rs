@@ -146,6 +146,12 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn ranks() -> u32;
     /// A number that no other living thread has; not 0.
     fn thread() -> usize;
+    /// The address of `place`, as a number to hash, or to leave in a shared table. Where executions are enumerated, the
+    /// same one in each of them.
+    #[inline(always)]
+    fn address<T>(place: &T) -> usize {
+        core::ptr::from_ref(place).addr()
+    }
     /// The process's one table of the sort: all zero at first, a power of two long.
     fn slots(table: SharedTable) -> &'static [Self::Usize];
     /// How long a thread on a little CPU stands back for others, at most: the reorder window of LibASL, ns.

@@ -110,6 +110,8 @@ struct Engine {
     clock: Ns,
     tickets: u64,
     gone: Vec<(usize, usize)>,
+    /// What has been asked for its address, in the order of the first question.
+    places: Vec<usize>,
     stop: Option<Stop>,
     trace: Option<Trace>,
 }
@@ -169,6 +171,7 @@ impl Engine {
             clock: 1_000_000_000,
             tickets: 1,
             gone: Vec::new(),
+            places: Vec::new(),
             stop: None,
             trace: trace.then(Trace::default),
         }
@@ -185,6 +188,7 @@ impl Engine {
         self.clock = 1_000_000_000;
         self.tickets = 1;
         self.gone.clear();
+        self.places.clear();
         self.stop = None;
     }
 
@@ -534,6 +538,20 @@ pub fn gone(start: usize, bytes: usize) {
     if let Some(engine) = engine() {
         engine.gone.push((start, start + bytes));
     }
+}
+
+/// A number for what lies at `address`: the same one in each execution, unlike the address.
+pub fn number_of(address: usize) -> usize {
+    engine().map_or(address, |engine| number_in(&mut engine.places, address) * 64)
+}
+
+/// The position of `address` in `places`, from 1; it is put there if need be.
+pub fn number_in(places: &mut Vec<usize>, address: usize) -> usize {
+    let position = places.iter().position(|place| *place == address).unwrap_or_else(|| {
+        places.push(address);
+        places.len() - 1
+    });
+    position + 1
 }
 
 /// A moment later than all before.

@@ -2,7 +2,7 @@
 
 mod engine;
 
-pub use engine::{explore, replay, Bounds, End, Failure, Report};
+pub use engine::{explore, number_in, replay, Bounds, End, Failure, Report};
 
 use crate::mutation::{self, Wait};
 use engine::{Access, ROOT};
@@ -283,6 +283,10 @@ impl Platform for Explore {
         }
     }
 
+    fn address<T>(place: &T) -> usize {
+        engine::number_of((&raw const *place).addr())
+    }
+
     fn slots(table: SharedTable) -> &'static [Word<usize>] {
         TABLES.get()[usize::from(table == SharedTable::Readers)]
     }
@@ -336,6 +340,8 @@ impl Threads for Virtual {
 
 impl Stage for Virtual {
     const SEES_WAITS: bool = true;
+
+    fn enough() {}
 
     fn gone(start: *const u8, bytes: usize) {
         engine::gone(start.addr(), bytes);

@@ -1,8 +1,6 @@
 //! The file that keeps what was measured on this machine, for the programs that are started later.
 
-use std::env;
 use std::fs::{self, DirBuilder};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -51,13 +49,7 @@ impl Kept {
     pub fn here() -> Option<Self> {
         let folder = lockswap_machine::open(&root()).ok();
         let machine = Identity::of(&folder);
-        let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
-        let [file, cache, home] = ["LOCKSWAP_ROUTE_FILE", "XDG_CACHE_HOME", "HOME"].map(variable);
-        let mut buffer = [0; 4096];
-        let [file, cache, home] = [&file, &cache, &home].map(|value| value.as_deref().map(OsStrExt::as_bytes));
-        let path = stored::path(&mut buffer, file, cache, home, machine)?;
-        let path = PathBuf::from(std::ffi::OsString::from_vec(path.to_bytes().to_vec()));
-        Some(Self { path, machine })
+        Some(Self { path: stored::path_here(machine)?, machine })
     }
 
     /// Where it lies.
@@ -118,27 +110,21 @@ impl RouteHere {
         Ok(route)
     }
 
-    /// For the end of the tree; a long route is cut off.
+    /// In a line; a long route is cut off.
     pub fn words(&self) -> String {
-        let mut cpus = String::new();
-        for (index, cpu) in self.cpus.iter().enumerate() {
-            if cpus.len() > LONGEST {
-                cpus += &format!(",... ({} CPUs; --json has all)", self.cpus.len());
-                break;
-            }
-            cpus += &format!("{}{cpu}", if index == 0 { "" } else { "," });
-        }
+        let shown: Vec<String> = self.cpus.iter().take(LONGEST).map(usize::to_string).collect();
+        let more = if self.cpus.len() > LONGEST { ",..." } else { "" };
         let origin = match &self.origin {
-            Origin::Declared => "for RON locks, as LOCKSWAP_ROUTE says".into(),
-            Origin::Stored(path) => format!("the shortest for RON locks, stored in {}", path.display()),
-            Origin::Topology => "for RON locks, along the topology (--measure finds the shortest)".into(),
+            Origin::Declared => "as LOCKSWAP_ROUTE says".into(),
+            Origin::Stored(path) => format!("measured, from {}", path.display()),
+            Origin::Topology => "along the topology".into(),
         };
-        format!("route      {cpus}\n           {origin}\n")
+        format!("{}{more} for RON locks: {origin}", shown.join(","))
     }
 }
 
-/// Characters of a route after which it is cut off.
-const LONGEST: usize = 55;
+/// CPUs of a route after which it is cut off.
+const LONGEST: usize = 16;
 
 /// The CPUs of `own` in the order of a list; those that it leaves out come last.
 fn through(own: &CpuSet, list: Vec<usize>) -> Vec<usize> {

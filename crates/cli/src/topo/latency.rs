@@ -67,7 +67,8 @@ pub fn from_file(path: &Path, args: &LatencyArgs, json: bool) -> anyhow::Result<
     let exports = args.exports()?;
     let storing = if args.store { Some(Storing::prepare(path, &matrix)?) } else { None };
     let route = Route::through(&matrix);
-    let title = format!("Core-to-core latency, {}", path.display());
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    let title = format!("Core-to-core latency, {}", name.to_string_lossy());
     exports.write(&matrix, &title)?;
     let mut text = if json { Data::new(&route).line()? } else { draw(&matrix, &title) + &words(&route) };
     if let Some(storing) = storing {

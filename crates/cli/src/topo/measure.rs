@@ -42,7 +42,8 @@ pub fn run(args: &LatencyArgs, json: bool) -> anyhow::Result<()> {
     let exports = args.exports()?;
     let kept = Kept::here();
     let file = kept.as_ref().map(Kept::prepare).transpose()?;
-    let unknown_kinds = machine.topology.kinds_source() == Source::None;
+    // What an earlier measurement found is measured again.
+    let unknown_kinds = matches!(machine.topology.kinds_source(), Source::None | Source::Measured);
     let took = plan.estimate() + if unknown_kinds { speed::estimate(&cpus) } else { Duration::ZERO };
     say(&format!("measuring {} of {} CPUs ({cpus}): about {}", pairs(plan.pairs()), cpus.len(), in_words(took)));
     let load = lockswap_study::machine::Machine::here();

@@ -83,7 +83,7 @@ pub fn run(args: TopoArgs) -> anyhow::Result<ExitCode> {
     let text = if args.json {
         serde_json::to_string_pretty(&data::Data::new(&machine, route))? + "\n"
     } else {
-        tree::draw(&machine) + &route.words()
+        tree::draw(&machine, &route)
     };
     terminal::print(&text)?;
     Ok(ExitCode::SUCCESS)
