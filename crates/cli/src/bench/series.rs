@@ -206,7 +206,7 @@ impl Series {
         let document = json!({
             "schema": 1,
             "tool": concat!("lockswap ", env!("CARGO_PKG_VERSION")),
-            "source": "hardware",
+            "simulated": false,
             "machine": machine,
             "results": results,
         });

@@ -12,7 +12,7 @@ fn bench(args: &[&str]) -> (String, Value) {
 
 /// The results of a workload, each with what every result has.
 fn results(exported: &Value) -> &[Value] {
-    assert_eq!((&exported["schema"], &exported["source"]), (&Value::from(1), &Value::from("hardware")));
+    assert_eq!((&exported["schema"], &exported["simulated"]), (&Value::from(1), &Value::from(false)));
     let results = exported["results"].as_array().unwrap();
     for result in results {
         assert_eq!(result["failure"], Value::Null, "{result}");
