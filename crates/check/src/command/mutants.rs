@@ -49,7 +49,7 @@ const HANGS: Duration = Duration::from_secs(45);
 /// The search for places.
 const SEARCH: Budget = Budget {
     preemptions: 2,
-    executions: 60_000,
+    executions: 100_000,
     weak_executions: 400,
     weak_executions_bounded: 400,
     weak_threads: 5,

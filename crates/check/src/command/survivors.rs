@@ -19,6 +19,10 @@ const REUSE: &str =
     "coherence of this one word is enough for a node that is used again as a node; the order is for memory \
                      that becomes something else then, which no scenario does";
 /// See [`EXPLAINED`].
+const STALE: &str =
+    "only a third thread can read the grant of the node's earlier use, as the one that ended that use has \
+                     seen the end: three threads and a node used twice, which loom does not finish";
+/// See [`EXPLAINED`].
 const DESTROYED: &str = "keeps the last access before the end of the lock's memory, which loom's machine does not know";
 /// See [`EXPLAINED`].
 const BELL: &str =
@@ -35,6 +39,11 @@ const OUT: &str =
     "the release's load of `next` comes before the store of OUT, the owner's `next` = null of the next use after its load \
      of OUT: without this order the release may see that null, and waits for a link that it has missed; loom lets no load \
      see a later write";
+/// See [`EXPLAINED`].
+const GATE: &str =
+    "who opens a gate first takes a flag out of `state`: without this order a sleeper may see the new count of the gate, but \
+     the state with the flag, takes it for its own, and sleeps on the new count, after the wake-up; loom's sleepers wake by \
+     themselves";
 /// See [`EXPLAINED`].
 const LAST_LOOK: &str =
     "keeps a waiter from being missed by the last look before the lock is free, which would let others pass it: \
@@ -123,6 +132,57 @@ pub const EXPLAINED: &[Explained] = &[
               more must wait behind it: six threads, and loom has five",
     },
     Explained {
+        file: "crates/locks/src/queue/clh.rs",
+        source: "self.state.load(Ordering::Acquire) == FREE",
+        change: Change::DropAcquire,
+        why: REUSE,
+    },
+    Explained {
+        file: "crates/locks/src/queue/clh.rs",
+        source: "state.store(FREE, Ordering::Release);",
+        change: Change::DropRelease,
+        why: REUSE,
+    },
+    Explained {
+        file: "crates/locks/src/queue/clh.rs",
+        source: "let predecessor = self.tail.swap(",
+        change: Change::DropRelease,
+        why: STALE,
+    },
+    Explained {
+        file: "crates/locks/src/queue/clh.rs",
+        source: "let acquired = self.tail.compare_exchange(null_mut(),",
+        change: Change::DropRelease,
+        why: STALE,
+    },
+    Explained {
+        file: "crates/locks/src/queue/hemlock.rs",
+        source: "let predecessor = self.tail.swap(",
+        change: Change::DropRelease,
+        why: STALE,
+    },
+    Explained {
+        file: "crates/locks/src/queue/hemlock.rs",
+        source: "&& self.tail.compare_exchange(null_mut(),",
+        change: Change::DropRelease,
+        why: STALE,
+    },
+    Explained {
+        file: "crates/locks/src/load_control/malthusian.rs",
+        source: "if self.tail.compare_exchange(me, last, Ordering::Release).is_err() {",
+        change: Change::DropRelease,
+        why: "without it the null in the heir's link and the link of whoever joins behind it have no order: if the null comes last, \
+              the link is lost and its owner waits for ever. Seen as an execution that does not end, and in the scenarios that \
+              come so far loom has such ones for the lock as it is, too",
+    },
+    Explained {
+        file: "crates/locks/src/numa/cna.rs",
+        source: "let became = self.tail.compare_exchange(from_ref(cx).cast_mut(), last, Ordering::Release).is_ok();",
+        change: Change::DropRelease,
+        why: "as in malthusian.rs, for the link of the secondary queue's last waiter: who made it null, that waiter, who ends the \
+              main queue, and who joins then, not having acquired the lock since: four threads, which loom does not finish",
+    },
+    Explained {
         file: "crates/locks/src/shuffle/blocking.rs",
         source: "let granted = status.load(Ordering::Acquire) == GRANTED;",
         change: Change::DropAcquire,
@@ -134,8 +194,13 @@ pub const EXPLAINED: &[Explained] = &[
         file: "crates/locks/src/rw/rw_futex.rs",
         source: "gate.fetch_add(1, Ordering::Release);",
         change: Change::DropRelease,
-        why: "a sleeper that sees the new count of the gate but the state before its flag was taken back takes the flag for \
-              its own, and sleeps on the new count, after the wake-up; loom's sleepers wake by themselves",
+        why: GATE,
+    },
+    Explained {
+        file: "crates/locks/src/rw/rw_futex.rs",
+        source: "let count = gate.load(Ordering::Acquire);",
+        change: Change::DropAcquire,
+        why: GATE,
     },
     Explained {
         file: "crates/locks/src/routed/ron.rs",
