@@ -44,6 +44,7 @@ Examples:
   lockswap run --lock mcs_stp -- ./server   a program of yours on one lock
   lockswap slo --epoch 5 --from 10us --to 1ms -- ./program
                                             a latency target for one of its epochs
+  lockswap topo --measure                   what this machine is like, and the best route for RON
   lockswap doctor ./program                 can it work on this program?";
 
 #[derive(Subcommand)]
