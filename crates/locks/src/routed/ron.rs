@@ -129,17 +129,23 @@ unsafe impl<P: Platform, S: Stops<P>> RawLock<P> for Routed<P, S> {
 
     #[inline]
     unsafe fn lock(&self, (): &()) {
+        // Relaxed: an exchange in vain would take the state's line from all waiters, who watch it.
         // ORDER(hand-off): Acquire pairs with the Release in `unlock` and `travel`.
-        if self.state.compare_exchange(FREE, HELD, Ordering::Acquire).is_err() {
+        if self.state.load(Ordering::Relaxed) != FREE
+            || self.state.compare_exchange(FREE, HELD, Ordering::Acquire).is_err()
+        {
             self.wait();
         }
     }
 
     #[inline]
     unsafe fn unlock(&self, (): &()) {
+        // Relaxed: as in `lock`.
         // ORDER(hand-off): Release pairs with the Acquire of the next acquisition; publishes the critical section.
         // LAST: the lock may be destroyed after this exchange.
-        if self.state.compare_exchange(HELD, FREE, Ordering::Release).is_err() {
+        if self.state.load(Ordering::Relaxed) != HELD
+            || self.state.compare_exchange(HELD, FREE, Ordering::Release).is_err()
+        {
             self.travel();
         }
     }
