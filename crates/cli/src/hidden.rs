@@ -4,7 +4,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use lockswap_locks::registry::Role;
-use lockswap_workloads::kv::{self, KvConfig};
+use lockswap_platform::Native;
+use lockswap_workloads::crew::Timing;
+use lockswap_workloads::hardware::Hardware;
+use lockswap_workloads::kv;
+use lockswap_workloads::pthread::{Kind, Mutex};
 use lockswap_workloads::torture::{self, Config, Focus};
 
 use crate::terminal::print;
@@ -33,10 +37,9 @@ pub struct KeyValueArgs {
 
 /// The contended key-value workload.
 pub fn key_value(args: KeyValueArgs) -> anyhow::Result<ExitCode> {
-    let duration = Duration::from_millis(args.millis);
-    let report = kv::run(&KvConfig { threads: args.threads, duration, ..KvConfig::default() });
-    let throughput = report.ops as f64 / report.elapsed.as_secs_f64();
-    print(&format!("throughput_ops_per_s={throughput:.0}\n"))?;
+    let config = kv::Config { timing: Timing::lasting(args.millis * 1_000_000), ..kv::Config::new(args.threads) };
+    let report = kv::run::<Native, _>(&config, &Hardware::default(), &*Mutex::new(Kind::Normal));
+    print(&format!("throughput_ops_per_s={:.0}\n", report.throughput))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -28,10 +28,16 @@ pub enum Counter {
     Threads,
     /// Processes that loaded the library.
     Processes,
+    /// Ends of epochs without a start.
+    EpochsNotStarted,
+    /// Starts of epochs without an end.
+    EpochsNotEnded,
+    /// Epochs that were ignored: too many of them, or an impossible percentile.
+    EpochsIgnored,
 }
 
 /// Number of counters in the file.
-pub const COUNT: usize = Counter::Processes as usize + 1;
+pub const COUNT: usize = Counter::EpochsIgnored as usize + 1;
 
 /// Size of the file in bytes.
 pub const FILE_BYTES: usize = COUNT * 8;

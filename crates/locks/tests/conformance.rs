@@ -94,7 +94,8 @@ fn every_mutex_conforms() {
     check(Role::Mutex, MUTEXES);
 }
 
-/// Waiters of two nodes queue alternately; those of the holder's node are served before the others.
+/// Waiters of two nodes queue alternately; those of one node are served together, the holder's node first. A global
+/// back-off lock leaves the order of nodes to chance after a holder that came without queueing.
 fn serves_its_node_first<L: TimedLock<Native>>(cpus: &[usize]) {
     const WAITERS: usize = 6;
     let lock = L::new();
@@ -119,7 +120,10 @@ fn serves_its_node_first<L: TimedLock<Native>>(cpus: &[usize]) {
             lock.unlock(&holder);
         });
     }
-    assert_eq!(*order.lock().unwrap(), [0, 2, 4, 1, 3, 5], "{}", L::INFO.id);
+    let order = order.into_inner().unwrap();
+    let changes = order.windows(2).filter(|pair| pair[0] % 2 != pair[1] % 2).count();
+    let by_chance = L::INFO.id.starts_with("c-bo") && changes <= 2;
+    assert!(by_chance || order == [0, 2, 4, 1, 3, 5], "{}: {order:?}", L::INFO.id);
 }
 
 fn allowed_cpus() -> Vec<usize> {

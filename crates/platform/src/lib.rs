@@ -15,10 +15,13 @@ mod time;
 mod topology;
 
 pub use core::sync::atomic::Ordering;
-pub use native::Native;
+pub use native::{window, Native};
 pub use single::Single;
-pub use time::{Clock, Deadline, Ns};
-pub use topology::{set_big, set_override, set_route, CpuList, TopologyOverride, MAX_CPUS, MAX_RANKS};
+pub use time::{parse_duration, Clock, Deadline, Ns, LONGEST_DURATION};
+pub use topology::{
+    set_big, set_override, set_place, set_route, use_places, CpuList, Place, Places, TopologyOverride, MAX_CPUS,
+    MAX_RANKS,
+};
 
 /// An atomic integer of type `V`.
 pub trait AtomicInt<V>: Send + Sync {
@@ -127,7 +130,9 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn now(clock: Clock) -> Ns;
     /// The CPU this thread runs on; it may have moved on return.
     fn cpu() -> u32;
-    /// The NUMA node of the CPU this thread runs on; it may have moved on return.
+    /// The locality group of the CPU this thread runs on, which may have moved on return: its NUMA node, or what else is
+    /// nearest to that in the costs of a hand-off. On hardware that is `LOCKSWAP_LEVEL`, and the groups that the process can
+    /// use are numbered from 0.
     fn node() -> u32;
     /// The last-level-cache group of the CPU this thread runs on, numbered over the whole machine; the node where the
     /// groups are not known.
@@ -147,6 +152,17 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn reorder_window() -> Ns;
     /// Leaves the CPU for about `ns` ns.
     fn sleep(ns: Ns);
+    /// Computes `steps` steps, each of six instructions of one cycle that wait for each other, on no memory: the work of a
+    /// program. It takes no time where executions are explored.
+    #[inline]
+    fn compute(steps: u64) {
+        let _ = steps;
+    }
+    /// Keeps the CPU for `ns` ns, not less, as a program does that is busy with something else.
+    fn keep_busy(ns: Ns) {
+        let end = Deadline { clock: Clock::Monotonic, at: Self::now(Clock::Monotonic).saturating_add(ns) };
+        Self::spin_map_until(end, || None::<()>);
+    }
     /// A number in `0..n`: random on hardware, a branch where all choices are explored. `n` is not 0.
     fn choose(n: u32) -> u32;
     /// Sleeps while `word` holds `expected`, until woken by [`Platform::unpark`] on the same word.

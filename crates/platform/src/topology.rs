@@ -1,17 +1,104 @@
-//! What the user declares about the machine: NUMA nodes (`LOCKSWAP_TOPOLOGY=2x1`), the route through the CPUs
-//! (`LOCKSWAP_ROUTE=0,2,1,3`) and which CPUs are big (`LOCKSWAP_BIG=0-3`).
+//! What locks know about the CPUs: which are near each other, which are big, and the route through them.
+//!
+//! A word per CPU, its [`Place`], says how locality groups and last-level-cache groups are numbered and of which kind it
+//! is. Whoever knows the machine fills the table ([`set_place`], [`use_places`]) before threads use locks, and may change it
+//! at any time: locks take what it says for a hint. Where it says nothing, the kernel's node number is the group.
 
 use crate::CoreKind;
-use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, Ordering};
 
-/// CPUs with a higher number than this count as node 0 under a declared topology.
+/// CPUs with this number or above have no place in the tables here.
 pub const MAX_CPUS: usize = 4096;
 
-/// Node of each CPU plus one; 0 where nothing is declared.
-static NODE_OF_CPU: [AtomicU16; MAX_CPUS] = [const { AtomicU16::new(0) }; MAX_CPUS];
+/// What locks know about one CPU; all zero bits: nothing, and that it is big.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place(u32);
+
+impl Place {
+    const NUMBER: u32 = 0xfff;
+    const LLC_SHIFT: u32 = 12;
+    const LITTLE: u32 = 1 << 30;
+    const KNOWN: u32 = 1 << 31;
+
+    /// A CPU in these groups; numbers are cut to 12 bits.
+    pub const fn new(group: u16, llc: u16, kind: CoreKind) -> Self {
+        let numbers = group as u32 & Self::NUMBER | (llc as u32 & Self::NUMBER) << Self::LLC_SHIFT;
+        Place(Self::KNOWN | numbers).with_kind(kind)
+    }
+
+    /// The same with another kind.
+    pub const fn with_kind(self, kind: CoreKind) -> Self {
+        match kind {
+            CoreKind::Big => Place(self.0 & !Self::LITTLE),
+            CoreKind::Little => Place(self.0 | Self::LITTLE),
+        }
+    }
+
+    /// The place as a word, to be kept in a file.
+    pub const fn word(self) -> u32 {
+        self.0
+    }
+
+    /// The number of the locality group, if it is known.
+    pub const fn group(self) -> Option<u32> {
+        if self.0 & Self::KNOWN != 0 {
+            Some(self.0 & Self::NUMBER)
+        } else {
+            None
+        }
+    }
+
+    /// The number of the last-level-cache group, if it is known.
+    pub const fn llc(self) -> Option<u32> {
+        if self.0 & Self::KNOWN != 0 {
+            Some(self.0 >> Self::LLC_SHIFT & Self::NUMBER)
+        } else {
+            None
+        }
+    }
+
+    /// The kind.
+    pub const fn kind(self) -> CoreKind {
+        if self.0 & Self::LITTLE != 0 {
+            CoreKind::Little
+        } else {
+            CoreKind::Big
+        }
+    }
+}
+
+/// The places of all CPUs by their numbers, as words.
+pub type Places = [AtomicU32; MAX_CPUS];
+
+static OWN: Places = [const { AtomicU32::new(0) }; MAX_CPUS];
+static PLACES: AtomicPtr<Places> = AtomicPtr::new((&raw const OWN).cast_mut());
+
+/// Makes [`crate::Native`] find `cpu` at `place`; a CPU of [`MAX_CPUS`] or above is ignored.
+pub fn set_place(cpu: usize, place: Place) {
+    if let Some(word) = OWN.get(cpu) {
+        // Relaxed, here and below: a hint; a reader that misses it sees what was known before.
+        word.store(place.0, Ordering::Relaxed);
+    }
+}
+
+/// Makes [`crate::Native`] look CPUs up in `places`, which somebody else keeps up to date.
+///
+/// # Safety
+/// The table stays readable until the process ends. Called before a second thread exists.
+pub unsafe fn use_places(places: *const Places) {
+    PLACES.store(places.cast_mut(), Ordering::Relaxed);
+}
+
+/// What is known about `cpu`.
+#[inline(always)]
+pub(crate) fn place(cpu: u32) -> Place {
+    // SAFETY: our own table, or one whose owner vouched for it.
+    let places = unsafe { &*PLACES.load(Ordering::Relaxed) };
+    Place(places.get(cpu as usize).map_or(0, |word| word.load(Ordering::Relaxed)))
+}
 
 /// A declared machine: `nodes` NUMA nodes of `cpus_per_node` CPUs, numbered node by node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TopologyOverride {
     /// Number of NUMA nodes, at least 1.
     pub nodes: u16,
@@ -29,24 +116,22 @@ impl TopologyOverride {
         let total = parsed.nodes as usize * parsed.cpus_per_node as usize;
         (1..=MAX_CPUS).contains(&total).then_some(parsed)
     }
-}
 
-/// Makes [`crate::Native`] report the nodes of `topology` from now on.
-pub fn set_override(topology: TopologyOverride) {
-    let per_node = topology.cpus_per_node as usize;
-    for node in 0..topology.nodes {
-        let first = node as usize * per_node;
-        for cpu in &NODE_OF_CPU[first..first + per_node] {
-            // Relaxed: a hint; a reader that misses it sees the machine's own node.
-            cpu.store(node + 1, Ordering::Relaxed);
-        }
+    /// The node of `cpu`, if it is one of the declared CPUs.
+    pub fn node(self, cpu: usize) -> Option<u16> {
+        let node = cpu / self.cpus_per_node as usize;
+        (node < self.nodes as usize).then_some(node as u16)
     }
 }
 
-/// The declared node of `cpu`, if there is one.
-pub(crate) fn declared_node(cpu: u32) -> Option<u32> {
-    let declared = NODE_OF_CPU.get(cpu as usize)?.load(Ordering::Relaxed);
-    declared.checked_sub(1).map(u32::from)
+/// Makes [`crate::Native`] report the nodes of `topology` from now on, also as last-level-cache groups.
+pub fn set_override(topology: TopologyOverride) {
+    for (cpu, word) in OWN.iter().enumerate() {
+        if let Some(node) = topology.node(cpu) {
+            let kind = Place(word.load(Ordering::Relaxed)).kind();
+            word.store(Place::new(node, node, kind).0, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Positions on a route at most; RON locks have a slot for each.
@@ -99,30 +184,12 @@ pub(crate) fn rank(cpu: u32) -> u32 {
     u32::from(declared).checked_sub(1).unwrap_or(cpu)
 }
 
-/// One bit for each CPU that is declared big; nothing is declared unless [`KINDS_DECLARED`].
-static BIG: [AtomicU64; MAX_CPUS / 64] = [const { AtomicU64::new(0) }; MAX_CPUS / 64];
-static KINDS_DECLARED: AtomicBool = AtomicBool::new(false);
-
 /// Makes [`crate::Native`] count the CPUs in the list as big and all others as little, from now on.
 pub fn set_big(cpus: CpuList<'_>) {
-    // Relaxed throughout: a hint, as for the nodes.
-    BIG.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-    for cpu in cpus.cpus() {
-        BIG[cpu / 64].fetch_or(1 << (cpu % 64), Ordering::Relaxed);
-    }
-    KINDS_DECLARED.store(true, Ordering::Relaxed);
-}
-
-/// The kind of `cpu`: big where nothing is declared.
-pub(crate) fn kind(cpu: u32) -> CoreKind {
-    if !KINDS_DECLARED.load(Ordering::Relaxed) {
-        return CoreKind::Big;
-    }
-    let word = BIG.get(cpu as usize / 64).map_or(0, |word| word.load(Ordering::Relaxed));
-    if word & 1 << (cpu % 64) != 0 {
-        CoreKind::Big
-    } else {
-        CoreKind::Little
+    let place = |word: &AtomicU32| Place(word.load(Ordering::Relaxed));
+    OWN.iter().for_each(|word| word.store(place(word).with_kind(CoreKind::Little).0, Ordering::Relaxed));
+    for word in cpus.cpus().map(|cpu| &OWN[cpu]) {
+        word.store(place(word).with_kind(CoreKind::Big).0, Ordering::Relaxed);
     }
 }
 
@@ -143,7 +210,20 @@ mod tests {
     fn a_route_ranks_its_cpus_first() {
         set_route(CpuList::parse(b"2,0").unwrap());
         assert_eq!([0, 1, 2, 3, 5].map(rank), [1, 2, 0, 3, 5]);
+    }
+
+    #[test]
+    fn a_place_is_what_was_set_last() {
+        let of = |cpu| (place(cpu).group(), place(cpu).llc(), place(cpu).kind());
+        assert_eq!(of(0), (None, None, CoreKind::Big));
+        assert_eq!(of(4096), (None, None, CoreKind::Big));
+        set_place(3, Place::new(7, 4095, CoreKind::Little));
+        assert_eq!(of(3), (Some(7), Some(4095), CoreKind::Little));
         set_big(CpuList::parse(b"0-1,64").unwrap());
-        assert_eq!([0, 2, 64].map(kind), [CoreKind::Big, CoreKind::Little, CoreKind::Big]);
+        assert_eq!([0, 2, 64].map(|cpu| of(cpu).2), [CoreKind::Big, CoreKind::Little, CoreKind::Big]);
+        assert_eq!(of(3).0, Some(7));
+        set_override(TopologyOverride { nodes: 2, cpus_per_node: 2 });
+        assert_eq!([0, 2, 3, 4].map(|cpu| of(cpu).0), [Some(0), Some(1), Some(1), None]);
+        assert_eq!(of(3), (Some(1), Some(1), CoreKind::Little));
     }
 }

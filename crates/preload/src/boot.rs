@@ -2,16 +2,19 @@
 //! call of a replaced function, whichever is first. Nothing here allocates or takes a lock.
 
 use crate::functions::{self, ACTIVE, REAL};
-use crate::{c11, cancel, cond, counters, generation, mutex, outside, pool, rwlock, spin};
+use crate::{c11, cancel, cond, counters, epoch, generation, mutex, outside, pool, rwlock, spin, tls};
 use core::ffi::{c_char, c_int, c_void, CStr};
 use core::fmt::{self, Write};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use libc::{pthread_attr_t, pthread_t};
+use lockswap_locks::asymmetric::latency::FILE_WORDS;
 use lockswap_locks::counters::{Counter, FILE_BYTES};
 use lockswap_locks::for_each_lock;
 use lockswap_locks::registry::{self, Role};
-use lockswap_platform::{set_big, set_override, set_route, CpuList, Native, Single, TopologyOverride};
+use lockswap_platform::{
+    parse_duration, set_big, set_override, set_route, window, CpuList, Native, Single, TopologyOverride,
+};
 use syscalls::{syscall, Sysno};
 
 /// Exit status when the environment asks for something that does not exist: as a shell's "command not found".
@@ -82,6 +85,20 @@ impl Environment {
         }
     }
 
+    /// The file that the variable `name` names, mapped; `None` if it is not set or the file is not fit.
+    ///
+    /// # Safety
+    /// As for [`Environment::get`].
+    unsafe fn map_file(&self, name: &str, bytes: usize, verbose: bool) -> Option<*mut c_void> {
+        // SAFETY: as for this call.
+        let path = unsafe { self.get(name) }?;
+        let mapping = map_file(path, bytes);
+        if let (Err(error), true) = (mapping, verbose) {
+            complain(format_args!("{name}={}: not used: error {error}", Lossy(path.to_bytes())));
+        }
+        mapping.ok()
+    }
+
     /// The lock that the variable `name` chooses for `role`; `default` if it chooses none.
     ///
     /// # Safety
@@ -128,14 +145,31 @@ unsafe fn install(environment: &Environment) {
         if let Some(cpus) = environment.cpus("LOCKSWAP_BIG") {
             set_big(cpus);
         }
-        if let Some(path) = environment.get("LOCKSWAP_STATS") {
-            if let Err(error) = count_in(path) {
-                if verbose {
-                    let path = Lossy(path.to_bytes());
-                    complain(format_args!("LOCKSWAP_STATS={path}: nothing is counted: error {error}"));
-                }
+        if let Some(file) = environment.map_file("LOCKSWAP_STATS", FILE_BYTES, verbose) {
+            counters::set_file(file.cast());
+            generation::start_counting();
+        }
+        if let Some(file) = environment.map_file("LOCKSWAP_LATENCIES", 8 * FILE_WORDS, verbose) {
+            epoch::set_latencies(file.cast());
+        }
+        if let Some(text) = environment.get("LOCKSWAP_ASL_MAX_WINDOW") {
+            match text.to_str().ok().and_then(parse_duration) {
+                Some(ns) => window::set_longest(ns),
+                None => die(format_args!(
+                    "LOCKSWAP_ASL_MAX_WINDOW={} is not a duration, for instance 100ms",
+                    Lossy(text.to_bytes())
+                )),
             }
         }
+        if let Some(text) = environment.get("LOCKSWAP_SLO") {
+            if !text.to_str().is_ok_and(epoch::set_slos) {
+                die(format_args!(
+                    "LOCKSWAP_SLO={} is not a list of ID=DURATION, for instance 5=50us,7=1ms",
+                    Lossy(text.to_bytes())
+                ));
+            }
+        }
+        epoch::install();
         Native::has_one_cpu();
         libc::pthread_key_create(THREAD_END.as_ptr(), Some(end_thread));
         __register_atfork(
@@ -200,40 +234,39 @@ macro_rules! choose {
 
 for_each_lock!(choose);
 
-/// Maps the counters' file and counts in it from now on; the error of the system call that failed.
-///
-/// # Safety
-/// The process has one thread.
-unsafe fn count_in(path: &CStr) -> Result<(), c_int> {
-    // SAFETY: the path is a C string; the mapping is never removed.
-    unsafe {
+/// Maps the first `bytes` bytes of a file, shared and writable; the error of the system call that failed.
+fn map_file(path: &CStr, bytes: usize) -> Result<*mut c_void, c_int> {
+    // SAFETY: the path is a C string; the mapping is new.
+    let mapping = unsafe {
         let flags = libc::O_RDWR | libc::O_CLOEXEC;
         let file = syscall!(Sysno::openat, libc::AT_FDCWD, path.as_ptr(), flags).map_err(|error| error.into_raw())?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        let size = syscall!(Sysno::lseek, file, 0, libc::SEEK_END);
-        let mapping = match size {
-            Ok(size) if size >= FILE_BYTES => {
-                syscall!(Sysno::mmap, 0, FILE_BYTES, access, libc::MAP_SHARED, file, 0)
-            }
+        let mapping = match syscall!(Sysno::lseek, file, 0, libc::SEEK_END) {
+            Ok(size) if size >= bytes => syscall!(Sysno::mmap, 0, bytes, access, libc::MAP_SHARED, file, 0),
             Ok(_) => Err(syscalls::Errno::EINVAL),
             Err(error) => Err(error),
         };
         let _ = syscall!(Sysno::close, file);
-        counters::set_file(mapping.map_err(|error| error.into_raw())? as *mut _);
-    }
-    generation::start_counting();
-    Ok(())
+        mapping
+    };
+    mapping.map(|address| address as *mut c_void).map_err(|error| error.into_raw())
 }
 
 /// Maps `bytes` bytes of zero memory; ends the process if there is none, as there is nobody to report it to.
 pub fn map(bytes: usize) -> *mut c_void {
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new mapping.
-    match unsafe { syscall!(Sysno::mmap, 0, bytes, access, flags, usize::MAX, 0) } {
-        Ok(address) => address as *mut c_void,
-        Err(_) => die(format_args!("out of memory for locks")),
+    match try_map(bytes) {
+        Some(address) => address,
+        None => die(format_args!("out of memory for locks")),
     }
+}
+
+/// Maps `bytes` bytes of zero memory, if there are as many.
+pub fn try_map(bytes: usize) -> Option<*mut c_void> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping.
+    let address = unsafe { syscall!(Sysno::mmap, 0, bytes, access, flags, usize::MAX, 0) };
+    address.ok().map(|address| address as *mut c_void)
 }
 
 /// Unmaps memory from [`map`].
@@ -264,17 +297,24 @@ unsafe extern "C" fn enter_child() {
     }
 }
 
-/// The key whose destructor gives back a thread's queue nodes.
+/// The key whose destructor gives back a thread's memory.
 static THREAD_END: AtomicU32 = AtomicU32::new(0);
 
-unsafe extern "C" fn end_thread(value: *mut c_void) {
-    pool::thread_end(value);
+/// The destructor. Others that run later may still lock and enter epochs: what they take is given back in the next round
+/// of destructors.
+unsafe extern "C" fn end_thread(_: *mut c_void) {
+    let thread = tls::thread();
+    thread.returns_memory.set(false);
+    epoch::thread_end(thread);
+    pool::thread_end(thread);
 }
 
-/// Makes [`pool::thread_end`] run when the calling thread ends.
-pub fn at_thread_end() {
-    // SAFETY: the key was made at start-up, early enough for glibc to have room for its value without allocating.
-    unsafe { libc::pthread_setspecific(THREAD_END.load(Ordering::Relaxed), core::ptr::dangling()) };
+/// Makes `thread`, which is the calling one, give back its memory when it ends.
+pub fn at_thread_end(thread: &tls::Thread) {
+    if !thread.returns_memory.replace(true) {
+        // SAFETY: the key was made at start-up, early enough for glibc to have room for its value without allocating.
+        unsafe { libc::pthread_setspecific(THREAD_END.load(Ordering::Relaxed), core::ptr::dangling()) };
+    }
 }
 
 type Start = extern "C-unwind" fn(*mut c_void) -> *mut c_void;

@@ -3,6 +3,7 @@
 //! - [`functions`] lists every function that is replaced, and sends each call through a table;
 //! - [`boot`] fills the table: from the environment, before any other constructor runs;
 //! - [`mutex`], [`cond`], [`rwlock`], [`spin`] and [`c11`] are the functions;
+//! - [`epoch`] keeps the epochs of LibASL, which a program marks itself;
 //! - [`generation`] marks objects as seen, and repairs them in the child of a fork;
 //! - [`outside`] keeps the locks that are too large for a pthread object;
 //! - [`pool`] provides queue nodes, [`tls`] the few words that each thread has.
@@ -16,6 +17,7 @@ mod cancel;
 mod cond;
 mod counters;
 mod deadline;
+mod epoch;
 mod functions;
 mod generation;
 mod mutex;

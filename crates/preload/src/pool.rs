@@ -7,7 +7,6 @@
 use crate::generation::RareLock;
 use crate::{boot, tls};
 use core::cell::Cell;
-use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::ptr::{null_mut, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -130,10 +129,7 @@ fn take_from_list<C: Context>(thread: &tls::Thread) -> NonNull<C> {
 }
 
 fn refill<C: Context>(thread: &tls::Thread) {
-    if !thread.returns_nodes.get() {
-        thread.returns_nodes.set(true);
-        boot::at_thread_end();
-    }
+    boot::at_thread_end(thread);
     let mut left = REFILL;
     POOL.with(|| {
         while left > 0 {
@@ -192,16 +188,13 @@ fn give_back(thread: &tls::Thread, count: u32) {
     thread.free_count.set(thread.free_count.get() - count);
 }
 
-/// The destructor of a thread's list. Destructors that run later may still lock: what they take is given back in the next
-/// round of destructors.
-pub extern "C" fn thread_end(_: *mut c_void) {
-    let thread = tls::thread();
+/// Gives back the list of a thread that ends.
+pub fn thread_end(thread: &tls::Thread) {
     let spare = thread.spare.replace(null_mut());
     if !spare.is_null() {
         push(thread, spare);
     }
     give_back(thread, thread.free_count.get());
-    thread.returns_nodes.set(false);
 }
 
 /// Forgets the global lists, which another thread may have been changing.

@@ -1,6 +1,7 @@
 //! The words that each thread has, in initial-exec thread-local storage: the library is loaded at start, so its offset
 //! from the thread pointer is a load-time constant (2.2 ns to reach; `thread_local!` takes 4 to 5 ns and may allocate).
 
+use crate::epoch::Epochs;
 use crate::pool::Slot;
 use core::arch::{asm, global_asm};
 use core::cell::Cell;
@@ -15,10 +16,12 @@ pub struct Thread {
     pub free: Cell<*mut Slot>,
     /// Length of that list.
     pub free_count: Cell<u32>,
-    /// Whether the nodes will be given back when the thread ends.
-    pub returns_nodes: Cell<bool>,
+    /// Whether what the thread has will be given back when it ends (see [`crate::boot::at_thread_end`]).
+    pub returns_memory: Cell<bool>,
     /// How long it has paid off to spin for a condition (see [`lockswap_locks::adaptive`]).
     pub condition_spins: Cell<u32>,
+    /// The epochs of this thread; null before the first.
+    pub epochs: Cell<*mut Epochs>,
     /// The identity of this thread, see [`identity`].
     identity: Cell<u64>,
 }

@@ -1,12 +1,13 @@
 //! The simulated machine as a platform.
 
 use crate::engine::memory::Place;
-use crate::engine::{self, access, schedule, Stuck, Totals};
-use crate::machine::{Machine, Ps};
+use crate::engine::{self, access, schedule};
+use crate::machine::Ps;
+use lockswap_platform::window::LONGEST;
 use lockswap_platform::{
     AtomicInt, AtomicPtrCell, Clock, CoreKind, DataCell, Deadline, Ns, Ordering, Platform, SharedTable, Wake, MAX_RANKS,
 };
-use std::cell::{Cell, UnsafeCell};
+use std::cell::{Cell, RefCell, UnsafeCell};
 use std::panic::Location;
 
 /// The described machine that the current simulation runs on.
@@ -176,11 +177,20 @@ struct Table([Word<usize>; SLOTS]);
 
 thread_local! {
     static TABLES: Cell<[Option<&'static Table>; 2]> = const { Cell::new([None, None]) };
-    static WINDOW: Cell<Ns> = const { Cell::new(LONGEST_WINDOW) };
+    /// The reorder windows of threads inside an epoch.
+    static WINDOWS: RefCell<Vec<Option<Ns>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The reorder window of a thread outside any epoch, ns.
-const LONGEST_WINDOW: Ns = 100_000_000;
+/// From now on the current virtual thread's reorder window is `window`, or the longest if there is none.
+pub(crate) fn set_window(window: Option<Ns>) {
+    let thread = engine::current() as usize;
+    WINDOWS.with_borrow_mut(|windows| {
+        if windows.len() <= thread {
+            windows.resize(thread + 1, None);
+        }
+        windows[thread] = window;
+    });
+}
 
 fn tables() -> [&'static Table; 2] {
     TABLES.with(|tables| {
@@ -191,19 +201,15 @@ fn tables() -> [&'static Table; 2] {
     })
 }
 
-/// Runs the bodies as virtual threads; see [`engine::run`].
-pub fn run<'a>(machine: &Machine, seed: u64, limit: Ns, bodies: Vec<Box<dyn FnOnce() + 'a>>) -> Result<Totals, Stuck> {
+/// Makes the shared tables empty, and forgets all windows.
+pub(crate) fn reset() {
     // SAFETY: nobody runs.
     tables().iter().flat_map(|table| &table.0).for_each(|word| unsafe { *word.0.get() = 0 });
-    engine::run(machine, seed, limit * 1000, bodies)
+    WINDOWS.take();
 }
 
-/// Computes for `ns` ns at speed 1.
-pub fn work(ns: f64) {
-    if engine::is_running() {
-        engine::compute((ns * 1e3) as Ps);
-    }
-}
+/// Cycles of one step of [`Platform::compute`].
+const STEP_CYCLES: u64 = 6;
 
 fn until(deadline: Deadline) -> Ps {
     deadline.at.saturating_mul(1000)
@@ -321,7 +327,16 @@ impl Platform for Sim {
     }
 
     fn reorder_window() -> Ns {
-        WINDOW.get()
+        let thread = engine::current() as usize;
+        WINDOWS.with_borrow(|windows| windows.get(thread).copied().flatten()).unwrap_or(LONGEST)
+    }
+
+    fn compute(steps: u64) {
+        engine::compute(steps * STEP_CYCLES * engine::machine().costs.cycle);
+    }
+
+    fn keep_busy(ns: Ns) {
+        engine::keep_busy(ns * 1000);
     }
 
     fn sleep(ns: Ns) {

@@ -1,49 +1,61 @@
 //! An AVL tree over a fixed range of keys; the node of key `k` is element `k` of one array, so nothing is allocated
 //! while a lock is held.
 //!
-//! All fields are relaxed atomics: plain loads and stores on the machine, and a lock that fails to exclude corrupts the
-//! tree without undefined behaviour. A descent deeper than any intact tree stops and marks the tree as corrupt.
+//! All fields are relaxed atomics of the platform: plain loads and stores on hardware, a cost on a simulated machine, and a
+//! lock that fails to exclude corrupts the tree without undefined behaviour. A descent deeper than any intact tree stops and marks the tree as corrupt.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use lockswap_platform::{AtomicInt, Ordering::Relaxed, Platform};
+use std::sync::atomic::AtomicBool;
 
 const NONE: u32 = u32::MAX;
 /// An AVL tree of 2^32 keys is at most 1.44 * 32 levels deep.
 const MAX_DEPTH: u32 = 47;
 
-#[derive(Default)]
-struct Node {
-    left: AtomicU32,
-    right: AtomicU32,
-    height: AtomicU32,
-    value: AtomicU64,
+/// A line of its own, as in a tree whose nodes are allocated one by one.
+#[repr(C, align(64))]
+struct Node<P: Platform> {
+    left: P::U32,
+    right: P::U32,
+    height: P::U32,
+    value: P::Usize,
+}
+
+impl<P: Platform> Node<P> {
+    fn new() -> Self {
+        Self { left: int(0), right: int(0), height: int(0), value: AtomicInt::new(0) }
+    }
+}
+
+fn int<T: AtomicInt<u32>>(value: u32) -> T {
+    T::new(value)
 }
 
 /// The tree. The caller holds a lock around each call.
-pub(crate) struct Avl {
-    root: AtomicU32,
-    size: AtomicU64,
+pub(crate) struct Avl<P: Platform> {
+    root: P::U32,
+    size: P::Usize,
     corrupt: AtomicBool,
-    nodes: Box<[Node]>,
+    nodes: Box<[Node<P>]>,
 }
 
-impl Avl {
+impl<P: Platform> Avl<P> {
     /// An empty tree for the keys `0..keys`.
     pub(crate) fn new(keys: u32) -> Self {
         Self {
-            root: AtomicU32::new(NONE),
-            size: AtomicU64::new(0),
+            root: int(NONE),
+            size: AtomicInt::new(0),
             corrupt: AtomicBool::new(false),
-            nodes: (0..keys).map(|_| Node::default()).collect(),
+            nodes: (0..keys).map(|_| Node::new()).collect(),
         }
     }
 
     /// The number of keys, as counted by `insert` and `remove`.
     pub(crate) fn size(&self) -> u64 {
-        self.size.load(Relaxed)
+        self.size.load(Relaxed) as u64
     }
 
     /// The value of `key`.
-    pub(crate) fn get(&self, key: u32) -> Option<u64> {
+    pub(crate) fn get(&self, key: u32) -> Option<usize> {
         let mut at = self.root.load(Relaxed);
         for _ in 0..=MAX_DEPTH {
             if at == NONE {
@@ -61,7 +73,7 @@ impl Avl {
     }
 
     /// Stores `value` under `key`; whether the key is new.
-    pub(crate) fn insert(&self, key: u32, value: u64) -> bool {
+    pub(crate) fn insert(&self, key: u32, value: usize) -> bool {
         let mut new = false;
         self.root.store(self.insert_below(self.root.load(Relaxed), key, value, 0, &mut new), Relaxed);
         if new {
@@ -88,7 +100,7 @@ impl Avl {
     }
 
     /// Inserts into the subtree `at` and returns its new root.
-    fn insert_below(&self, at: u32, key: u32, value: u64, depth: u32, new: &mut bool) -> u32 {
+    fn insert_below(&self, at: u32, key: u32, value: usize, depth: u32, new: &mut bool) -> u32 {
         if self.too_deep(depth) {
             return at;
         }
@@ -275,11 +287,12 @@ impl Avl {
 mod tests {
     use super::*;
     use crate::random::Random;
+    use lockswap_platform::Native;
     use std::collections::BTreeMap;
 
     #[test]
     fn agrees_with_btree_map() {
-        let (tree, mut model, mut random) = (Avl::new(300), BTreeMap::new(), Random::new(7));
+        let (tree, mut model, mut random) = (Avl::<Native>::new(300), BTreeMap::new(), Random::new(7));
         for step in 0..20_000 {
             let key = random.below(300);
             match random.below(3) {
@@ -299,7 +312,7 @@ mod tests {
 
     #[test]
     fn ascending_keys_stay_balanced() {
-        let tree = Avl::new(1 << 12);
+        let tree = Avl::<Native>::new(1 << 12);
         for key in 0..1 << 12 {
             assert!(tree.insert(key, 0));
         }
@@ -309,7 +322,7 @@ mod tests {
 
     #[test]
     fn damage_is_found() {
-        let tree = Avl::new(64);
+        let tree = Avl::<Native>::new(64);
         for key in 0..64 {
             tree.insert(key, 0);
         }
@@ -327,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_cycle_ends_every_operation() {
-        let tree = Avl::new(8);
+        let tree = Avl::<Native>::new(8);
         tree.insert(4, 0);
         tree.nodes[4].left.store(4, Relaxed);
         assert_eq!(tree.get(1), None);

@@ -1,31 +1,33 @@
-//! The same workload on a pthread mutex and on a lock of the catalogue that is called directly, as in a program that was
-//! changed by hand: what interposition costs.
+//! Locks of the catalogue that are called directly, as in a program that was changed by hand, on any platform.
 
-use crate::kv::{self, KvConfig};
-use crate::micro::{self, Effort, Sample};
-use crate::{affinity, pthread, Mutex};
-use lockswap_locks::{for_each_lock, Context, RawLock};
-use lockswap_platform::Native;
-
-/// Id of the nanoseconds from one operation of the key-value workload to the next, whichever thread makes it.
-pub const KEY_VALUE: &str = "kv";
-
-/// Id of the nanoseconds that one thread takes for a lock and an unlock.
-pub const UNCONTENDED: &str = "uncontended";
+use crate::{Mutex, ReadWrite};
+use lockswap_locks::line::Line;
+use lockswap_locks::{Context, Preference, RawLock, RawRwLock};
+use lockswap_platform::Platform;
+use std::marker::PhantomData;
 
 /// A lock of the catalogue, without a pthread object around it.
-struct Direct<L>(L);
+pub struct Direct<P, L>(L, PhantomData<P>);
 
-/// The contexts of one thread, which holds at most one lock at a time.
-struct Contexts<C: Context> {
-    current: Box<C>,
+impl<P: Platform, L: RawLock<P>> Direct<P, L> {
+    /// A free lock.
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Self(L::new(), PhantomData)
+    }
+}
+
+/// The contexts of one thread, which holds at most one lock at a time through them; each on a line of its own, as in the
+/// preload library's pool.
+pub struct Contexts<C: Context> {
+    current: Box<Line<C>>,
     /// Contexts of earlier acquisitions that another thread still looked at.
-    others: Vec<Box<C>>,
+    others: Vec<Box<Line<C>>>,
 }
 
 impl<C: Context> Contexts<C> {
     fn new() -> Self {
-        Self { current: Box::new(C::new()), others: Vec::new() }
+        Self { current: Box::new(Line(C::new())), others: Vec::new() }
     }
 
     #[inline]
@@ -42,7 +44,7 @@ impl<C: Context> Contexts<C> {
         let found = self.others.iter_mut().find(|context| context.is_reusable());
         match found {
             Some(reusable) => std::mem::swap(reusable, &mut self.current),
-            None => self.others.push(std::mem::replace(&mut self.current, Box::new(C::new()))),
+            None => self.others.push(std::mem::replace(&mut self.current, Box::new(Line(C::new())))),
         }
     }
 }
@@ -50,14 +52,14 @@ impl<C: Context> Contexts<C> {
 impl<C: Context> Drop for Contexts<C> {
     fn drop(&mut self) {
         // The next owner may still look at one that is not reusable.
-        let last = std::mem::replace(&mut self.current, Box::new(C::new()));
+        let last = std::mem::replace(&mut self.current, Box::new(Line(C::new())));
         for context in self.others.drain(..).chain([last]).filter(|context| !context.is_reusable()) {
             Box::leak(context);
         }
     }
 }
 
-impl<L: RawLock<Native>> Mutex for Direct<L> {
+impl<P: Platform, L: RawLock<P>> Mutex for Direct<P, L> {
     type Thread = Contexts<L::Ctx>;
 
     fn thread(&self) -> Contexts<L::Ctx> {
@@ -78,35 +80,37 @@ impl<L: RawLock<Native>> Mutex for Direct<L> {
     }
 }
 
-/// Runs both workloads on `mutex`. The calling thread ends up pinned to one CPU.
-fn measure<M: Mutex>(mutex: &M, kv: &KvConfig, effort: &Effort) -> [Sample; 2] {
-    // First, on all CPUs: the locks look once at how many there are.
-    let report = kv::run_on(kv, mutex);
-    if let Some(&cpu) = affinity::allowed().last() {
-        // Unpinned, the numbers vary more.
-        let _ = affinity::pin(&[cpu]);
+/// A read-write lock of the catalogue, preferring readers as a default pthread one does.
+pub struct DirectRw<P, L>(L, PhantomData<P>);
+
+impl<P: Platform, L: RawRwLock<P>> DirectRw<P, L> {
+    /// A free lock.
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Self(L::new(), PhantomData)
     }
-    let ns = micro::with_second_thread(|| micro::pair(effort, mutex));
-    [(KEY_VALUE, report.elapsed.as_nanos() as f64 / report.ops.max(1) as f64), (UNCONTENDED, ns)]
 }
 
-/// Measures on a pthread mutex, which a preloaded library may have replaced.
-pub fn interposed(kv: &KvConfig, effort: &Effort) -> [Sample; 2] {
-    measure(&*pthread::Mutex::new(pthread::Kind::Normal), kv, effort)
-}
-
-/// Measures on the mutex lock `id` itself; `None` if the catalogue has none of that name.
-pub fn direct(id: &str, kv: &KvConfig, effort: &Effort) -> Option<[Sample; 2]> {
-    macro_rules! dispatch {
-        (mutex { $($id:literal => $lock:path,)* } rwlock { $($rwlocks:tt)* } spin { $($spins:tt)* }) => {
-            match id {
-                $($id => {
-                    use $lock as Lock;
-                    Some(measure(&*Box::new(Direct(<Lock<Native> as RawLock<Native>>::new())), kv, effort))
-                })*
-                _ => None,
-            }
-        };
+impl<P: Platform, L: RawRwLock<P>> ReadWrite for DirectRw<P, L> {
+    #[inline]
+    fn read(&self) {
+        self.0.read(Preference::Readers, None);
     }
-    for_each_lock!(dispatch)
+
+    #[inline]
+    fn unlock_read(&self) {
+        // SAFETY: the calling thread shares the lock.
+        unsafe { self.0.unlock_read(Preference::Readers) }
+    }
+
+    #[inline]
+    fn write(&self) {
+        self.0.write(None);
+    }
+
+    #[inline]
+    fn unlock_write(&self) {
+        // SAFETY: the calling thread holds the lock.
+        unsafe { self.0.unlock_write(Preference::Readers) }
+    }
 }

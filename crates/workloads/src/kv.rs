@@ -5,109 +5,91 @@
 //! Deviation from the paper: the nodes live in one array indexed by the key, so that no allocator lock is measured.
 
 use crate::avl::Avl;
+use crate::crew::{gather, Crew, Phase, Timing};
 use crate::random::Random;
-use crate::{pthread, Mutex};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::Barrier;
-use std::time::{Duration, Instant};
+use crate::record::{Baton, Detail, Record};
+use crate::report::Report;
+use crate::{section, Mutex};
+use lockswap_platform::Platform;
+use serde::{Deserialize, Serialize};
 
 /// What to run.
-#[derive(Clone, Debug)]
-pub struct KvConfig {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Config {
     /// Threads that operate on the map.
     pub threads: usize,
-    /// Length of the measurement; a warm-up of a tenth of it goes before.
-    pub duration: Duration,
+    /// How long.
+    pub timing: Timing,
     /// Keys are drawn from `0..keys`; less than 2^32.
     pub keys: u64,
-    /// Share of inserts and removes among the operations.
+    /// Share of inserts and removes among the operations, percent.
     pub update_percent: u32,
-    /// Pseudo-random numbers that a thread computes between two operations, outside the lock.
-    pub external_work: u32,
+    /// External work: steps that a thread computes between two operations, outside the lock ([`Platform::compute`]).
+    pub external: u64,
+    /// What is noted.
+    pub detail: Detail,
 }
 
-impl Default for KvConfig {
-    /// The paper's map (1024 keys, 20 % updates) under as many threads as there are CPUs, at least 2: the lock is
-    /// always wanted, yet holder and waiters can run at once. The external work takes about as long as an operation
-    /// does, so that a lock cannot win merely by letting one thread keep it.
-    fn default() -> Self {
-        Self {
-            threads: std::thread::available_parallelism().map_or(2, |n| n.get().max(2)),
-            duration: Duration::from_millis(500),
-            keys: 1024,
-            update_percent: 20,
-            external_work: 32,
-        }
+impl Config {
+    /// The paper's map (1024 keys, 20 % updates), for half a second. The external work takes about as long as an
+    /// operation does, so that a lock cannot win merely by letting one thread keep it; the paper has none.
+    pub const fn new(threads: usize) -> Self {
+        let timing = Timing::lasting(500_000_000);
+        Self { threads, timing, keys: 1024, update_percent: 20, external: 32, detail: Detail::Counts }
     }
 }
 
-/// What a run did.
-#[derive(Clone, Debug)]
-pub struct KvReport {
-    /// Operations within the measured time.
-    pub ops: u64,
-    /// The measured time.
-    pub elapsed: Duration,
-    /// Operations within the measured time, thread by thread.
-    pub per_thread: Vec<u64>,
-}
-
-const WARM_UP: u32 = 0;
-const MEASURE: u32 = 1;
-const STOP: u32 = 2;
-
-#[derive(Default)]
 struct Tally {
-    measured: u64,
+    record: Record,
     inserted: u64,
     removed: u64,
 }
 
-/// Runs the workload on a pthread mutex.
+/// Runs the workload on `mutex`. The times are waits for the lock.
 ///
 /// # Panics
 /// If the map's contents do not match the operations, which means that the lock did not exclude; if `keys` or
 /// `update_percent` is out of range; if there are no threads.
-pub fn run(config: &KvConfig) -> KvReport {
-    run_on(config, &*pthread::Mutex::new(pthread::Kind::Normal))
-}
-
-/// Runs the workload on `mutex`.
-///
-/// # Panics
-/// As [`run`].
-pub fn run_on<M: Mutex>(config: &KvConfig, mutex: &M) -> KvReport {
-    assert!(config.threads > 0, "the key-value workload needs at least 1 thread");
+pub fn run<P: Platform, M: Mutex>(config: &Config, crew: &dyn Crew, mutex: &M) -> Report {
     assert!(config.update_percent <= 100, "update_percent is {}, over 100", config.update_percent);
     assert!((1..u64::from(u32::MAX)).contains(&config.keys), "keys is {}, not in 1..2^32-1", config.keys);
-
-    let tree = Avl::new(config.keys as u32);
-    for key in (0..config.keys as u32).step_by(2) {
+    let keys = config.keys as u32;
+    let tree = Avl::<P>::new(keys);
+    for key in (0..keys).step_by(2) {
         tree.insert(key, 0);
     }
     let initial = tree.size();
+    let baton = Baton::default();
+    let classes = section::classes(config.detail);
 
-    let phase = AtomicU32::new(WARM_UP);
-    let start = Barrier::new(config.threads + 1);
-    let (tallies, elapsed) = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..config.threads)
-            .map(|number| {
-                let (tree, phase, start) = (&tree, &phase, &start);
-                scope.spawn(move || {
-                    start.wait();
-                    operate(config, mutex, tree, phase, number)
-                })
-            })
-            .collect();
-        start.wait();
-        std::thread::sleep(config.duration / 10);
-        let began = Instant::now();
-        phase.store(MEASURE, Relaxed);
-        std::thread::sleep(config.duration);
-        phase.store(STOP, Relaxed);
-        let elapsed = began.elapsed();
-        let tallies: Vec<Tally> = threads.into_iter().map(|thread| thread.join().expect("a worker")).collect();
-        (tallies, elapsed)
+    let (tallies, elapsed) = gather(crew, config.threads, config.timing, |member| {
+        let mut me = mutex.thread();
+        let mut random = Random::new(member.number);
+        let mut tally = Tally { record: Record::new(member, classes.len()), inserted: 0, removed: 0 };
+        // The operation itself is the same on every CPU; a slower one repeats the lookup.
+        let (lookups, external) = (member.paced(1), member.paced(config.external));
+        loop {
+            let seen = member.signal.phase();
+            if seen == Phase::Stop {
+                return tally;
+            }
+            let key = random.below(keys);
+            let choice = random.below(200);
+            let Tally { record, inserted, removed } = &mut tally;
+            section::operation::<P, M>((mutex, &mut me), (crew, member, seen), (config.detail, &baton), record, || {
+                if choice < config.update_percent {
+                    *inserted += u64::from(tree.insert(key, choice as usize));
+                } else if choice < 2 * config.update_percent {
+                    *removed += u64::from(tree.remove(key));
+                } else {
+                    std::hint::black_box(tree.get(key));
+                }
+                for _ in 1..lookups {
+                    std::hint::black_box(tree.get(key));
+                }
+            });
+            P::compute(external);
+        }
     });
 
     let inserted = tallies.iter().map(|tally| tally.inserted).sum();
@@ -115,35 +97,8 @@ pub fn run_on<M: Mutex>(config: &KvConfig, mutex: &M) -> KvReport {
     if let Err(message) = check(initial, inserted, removed, tree.size(), tree.check()) {
         panic!("the lock did not exclude: {message}");
     }
-    let per_thread: Vec<u64> = tallies.iter().map(|tally| tally.measured).collect();
-    KvReport { ops: per_thread.iter().sum(), elapsed, per_thread }
-}
-
-fn operate<M: Mutex>(config: &KvConfig, mutex: &M, tree: &Avl, phase: &AtomicU32, number: usize) -> Tally {
-    let mut random = Random::new(number);
-    let mut tally = Tally::default();
-    let mut me = mutex.thread();
-    loop {
-        let key = random.below(config.keys as u32);
-        let choice = random.below(200);
-        mutex.lock(&mut me);
-        if choice < config.update_percent {
-            tally.inserted += u64::from(tree.insert(key, u64::from(choice)));
-        } else if choice < 2 * config.update_percent {
-            tally.removed += u64::from(tree.remove(key));
-        } else {
-            std::hint::black_box(tree.get(key));
-        }
-        mutex.unlock(&mut me);
-        match phase.load(Relaxed) {
-            WARM_UP => {}
-            MEASURE => tally.measured += 1,
-            _ => return tally,
-        }
-        for _ in 0..config.external_work {
-            std::hint::black_box(random.next());
-        }
-    }
+    let records: Vec<Record> = tallies.into_iter().map(|tally| tally.record).collect();
+    Report::new(&records, elapsed, section::about(config.detail))
 }
 
 /// Compares what the threads did with the size that the tree counted and with the keys found in it.
@@ -159,24 +114,32 @@ fn check(initial: u64, inserted: u64, removed: u64, size: u64, found: Result<u64
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hardware::Hardware;
+    use crate::pthread;
+    use lockswap_platform::Native;
 
-    fn short(threads: usize) -> KvConfig {
-        KvConfig { threads, duration: Duration::from_millis(50), ..KvConfig::default() }
+    fn short(threads: usize) -> Config {
+        Config { timing: Timing::lasting(50_000_000), ..Config::new(threads) }
+    }
+
+    fn run_on<M: Mutex>(config: &Config, mutex: &M) -> Report {
+        run::<Native, M>(config, &Hardware::default(), mutex)
     }
 
     #[test]
     fn four_threads_pass_the_check_and_all_work() {
-        let report = run(&KvConfig { update_percent: 100, external_work: 0, ..short(4) });
+        let mutex = pthread::Mutex::new(pthread::Kind::Normal);
+        let report = run_on(&Config { update_percent: 100, external: 0, ..short(4) }, &*mutex);
         assert_eq!(report.per_thread.len(), 4);
-        assert_eq!(report.per_thread.iter().sum::<u64>(), report.ops);
+        assert_eq!(report.per_thread.iter().map(|thread| thread.ops).sum::<u64>(), report.ops);
         assert!(report.ops > 1000, "{report:?}");
-        assert!(report.elapsed >= Duration::from_millis(50));
+        assert!(report.duration_ns >= 50_000_000);
     }
 
     #[test]
     fn a_spinlock_and_odd_sizes_work_too() {
-        run_on(&KvConfig { keys: 1, update_percent: 50, ..short(2) }, &*pthread::Spin::new());
-        run_on(&KvConfig { keys: 7, update_percent: 0, ..short(1) }, &*pthread::Spin::new());
+        run_on(&Config { keys: 1, update_percent: 50, ..short(2) }, &*pthread::Spin::new());
+        run_on(&Config { keys: 7, update_percent: 0, detail: Detail::Handoffs, ..short(1) }, &*pthread::Spin::new());
     }
 
     #[test]
@@ -198,7 +161,7 @@ mod tests {
             fn lock(&self, (): &mut ()) {}
             fn unlock(&self, (): &mut ()) {}
         }
-        let config = KvConfig { update_percent: 100, external_work: 0, ..short(4) };
+        let config = Config { update_percent: 100, external: 0, ..short(4) };
         // One run is enough in practice; on a single CPU it takes a preemption within an update.
         let caught = (0..40).any(|_| {
             let config = config.clone();

@@ -1,17 +1,33 @@
-//! Benchmark bodies. They print nothing, check their own results, and reach the pthread functions through the dynamic
-//! symbol table, so that a preloaded library interposes them as in any other program.
+//! Benchmark bodies: [`counter`], [`kv`], [`ncs`], [`epochs`] and [`readers`]. They print nothing and check their own
+//! results. See `docs/workloads.md`.
 //!
-//! What they synchronise with besides the lock under test (start and stop of threads) comes from `std`, which on Linux
-//! calls no pthread lock function: only the measured object runs on the swapped lock.
+//! A body is generic over the [platform](lockswap_platform::Platform), over the lock, and over the [crew](crew::Crew) that
+//! provides threads and measures time: it runs on hardware and on a simulated machine. Memory that critical sections touch
+//! is made of the platform's atomics, work is [`compute`](lockswap_platform::Platform::compute) and
+//! [`keep_busy`](lockswap_platform::Platform::keep_busy); everything else takes no simulated time.
+//!
+//! On hardware the locks are pthread objects, reached through the dynamic symbol table, so that a preloaded library
+//! interposes them as in any other program, or locks of the catalogue [called directly](direct). What threads synchronise
+//! with besides comes from `std`, which on Linux calls no pthread lock function.
 
 pub mod affinity;
 mod avl;
+pub mod counter;
+pub mod crew;
 pub mod direct;
+pub mod epochs;
+pub mod hardware;
 pub mod kv;
+mod lines;
 pub mod micro;
-pub mod oversub;
+pub mod ncs;
+pub mod price;
 pub mod pthread;
 mod random;
+pub mod readers;
+pub mod record;
+pub mod report;
+mod section;
 pub mod torture;
 
 /// A mutual-exclusion lock as the workloads use it.
@@ -27,4 +43,16 @@ pub trait Mutex: Sync {
     fn lock(&self, me: &mut Self::Thread);
     /// Releases the lock, which the calling thread holds.
     fn unlock(&self, me: &mut Self::Thread);
+}
+
+/// A read-write lock as the workloads use it.
+pub trait ReadWrite: Sync {
+    /// Waits until the calling thread shares the lock.
+    fn read(&self);
+    /// Gives up what `read` acquired.
+    fn unlock_read(&self);
+    /// Waits until the calling thread holds the lock alone.
+    fn write(&self);
+    /// Gives up what `write` acquired.
+    fn unlock_write(&self);
 }

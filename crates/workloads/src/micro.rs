@@ -3,11 +3,14 @@
 //! A number is the median over many short batches, so that a batch hit by an interrupt or by another program does not
 //! count. All measurements except those on two threads run on the calling thread, which should be pinned.
 
-use crate::affinity;
+use crate::crew::Timing;
+use crate::hardware::{Hardware, Seat};
 use crate::pthread::{self, Cond, Kind, Mutex, RwLock, Spin};
+use crate::{affinity, counter};
+use lockswap_platform::Native;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{mpsc, Barrier};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// How long to measure.
@@ -318,50 +321,18 @@ pub struct Contended {
 /// # Panics
 /// If an increment was lost, which means that the lock did not exclude.
 pub fn contended(effort: &Effort, cpus: [usize; 2]) -> Contended {
-    #[repr(align(128))]
-    struct Padded<T>(T);
-
+    const PARTS: u32 = 8;
     let mutex = Mutex::new(Kind::Normal);
-    let shared = Padded(AtomicU64::new(0));
-    let counts = [Padded(AtomicU64::new(0)), Padded(AtomicU64::new(0))];
-    let stop = Padded(AtomicBool::new(false));
-    let start = Barrier::new(3);
-    let mut windows = Vec::new();
-    let mut totals = [0; 2];
-    std::thread::scope(|scope| {
-        for (cpu, count) in cpus.into_iter().zip(&counts) {
-            let (mutex, shared, stop, start) = (&mutex, &shared, &stop, &start);
-            scope.spawn(move || {
-                let pinned = affinity::pin(&[cpu]);
-                start.wait();
-                while pinned.is_ok() && !stop.0.load(Ordering::Relaxed) {
-                    mutex.lock();
-                    shared.0.store(shared.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-                    mutex.unlock();
-                    count.0.store(count.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-                }
-            });
-        }
-        start.wait();
-        let sample = || (Instant::now(), counts.each_ref().map(|count| count.0.load(Ordering::Relaxed)));
-        std::thread::sleep(effort.pair / 8);
-        let mut last = sample();
-        let first = last.1;
-        for _ in 0..8 {
-            std::thread::sleep(effort.pair / 8);
-            let next = sample();
-            let acquisitions: u64 = next.1.iter().sum::<u64>() - last.1.iter().sum::<u64>();
-            windows.push((next.0 - last.0).as_nanos() as f64 / acquisitions.max(1) as f64);
-            last = next;
-        }
-        totals = [last.1[0] - first[0], last.1[1] - first[1]];
-        stop.0.store(true, Ordering::Relaxed);
-    });
-    let made: u64 = counts.iter().map(|count| count.0.load(Ordering::Relaxed)).sum();
-    let kept = shared.0.load(Ordering::Relaxed);
-    assert!(made == kept, "the lock did not exclude: {made} increments left {kept}");
-    let all = (totals[0] + totals[1]).max(1);
-    Contended { ns: median(windows), share: totals[0].max(totals[1]) as f64 / all as f64 }
+    let crew = Hardware { seats: cpus.map(|cpu| Seat { cpu, pace: 1.0 }).to_vec(), ..Hardware::default() };
+    let duration = (effort.pair / PARTS).as_nanos() as u64;
+    let config = counter::Config { timing: Timing::lasting(duration), ..counter::Config::bare(2) };
+    let reports: Vec<_> = (0..PARTS).map(|_| counter::run::<Native, _>(&config, &crew, &*mutex)).collect();
+    let all: u64 = reports.iter().map(|report| report.ops).sum();
+    let of = |thread: usize| reports.iter().map(|report| report.per_thread[thread].ops).sum::<u64>();
+    Contended {
+        ns: median(reports.iter().map(|report| report.duration_ns as f64 / report.ops.max(1) as f64).collect()),
+        share: of(0).max(of(1)) as f64 / all.max(1) as f64,
+    }
 }
 
 const FIRST: u32 = 0;

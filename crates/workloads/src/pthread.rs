@@ -292,6 +292,28 @@ impl RwLock {
     }
 }
 
+impl crate::ReadWrite for RwLock {
+    #[inline]
+    fn read(&self) {
+        RwLock::read(self);
+    }
+
+    #[inline]
+    fn unlock_read(&self) {
+        RwLock::unlock(self);
+    }
+
+    #[inline]
+    fn write(&self) {
+        RwLock::write(self);
+    }
+
+    #[inline]
+    fn unlock_write(&self) {
+        RwLock::unlock(self);
+    }
+}
+
 impl Drop for RwLock {
     fn drop(&mut self) {
         // SAFETY: nobody borrows the lock any more.

@@ -7,9 +7,10 @@ use anyhow::Context;
 use lockswap_locks::info::Family;
 use lockswap_locks::registry::{self, Entry, Role};
 use lockswap_study::machine::Machine;
-use lockswap_workloads::direct::{self, KEY_VALUE, UNCONTENDED};
-use lockswap_workloads::kv::KvConfig;
+use lockswap_workloads::crew::Timing;
+use lockswap_workloads::kv;
 use lockswap_workloads::micro::{Effort, Unit};
+use lockswap_workloads::price::{self, KEY_VALUE, UNCONTENDED};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -29,11 +30,13 @@ pub fn results(locks: Vec<String>) -> Vec<LockResult> {
 
 /// The numbers of this process.
 pub fn measure(args: &BenchArgs) -> anyhow::Result<[(&'static str, f64); 2]> {
-    let kv = KvConfig { duration: Duration::from_millis(250), ..KvConfig::default() };
+    // The lock is always wanted, yet holder and waiters can run at once.
+    let threads = std::thread::available_parallelism().map_or(2, |n| n.get().max(2));
+    let kv = kv::Config { timing: Timing::lasting(250_000_000), ..kv::Config::new(threads) };
     let effort = Effort { single: Duration::from_millis(30), ..Effort::default() };
     match &args.directly {
-        Some(id) => direct::direct(id, &kv, &effort).with_context(|| format!("there is no mutex lock '{id}'")),
-        None => Ok(direct::interposed(&kv, &effort)),
+        Some(id) => price::direct(id, &kv, &effort).with_context(|| format!("there is no mutex lock '{id}'")),
+        None => Ok(price::interposed(&kv, &effort)),
     }
 }
 

@@ -2,9 +2,11 @@
 
 use super::{numbers_of, ratio_to, show, BenchArgs, LockResult, PTHREAD};
 use crate::terminal;
+use lockswap_platform::Native;
 use lockswap_study::machine::Machine;
+use lockswap_workloads::counter::{self, Config};
+use lockswap_workloads::hardware::Hardware;
 use lockswap_workloads::micro::Unit;
-use lockswap_workloads::oversub::{run_on, OversubConfig};
 use lockswap_workloads::pthread::{Kind, Mutex};
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -19,19 +21,18 @@ pub const MEASUREMENTS: &[(&str, &str)] = &[(ACQUISITION, "ns"), (LONGEST_WAIT, 
 /// A thread that waits longer than this for one acquisition has stalled.
 const STALL: Duration = Duration::from_secs(1);
 
-fn config(args: &BenchArgs) -> OversubConfig {
-    let standard = OversubConfig::default();
-    OversubConfig { threads: args.threads.map_or(standard.threads, |threads| threads as usize), ..standard }
+fn config(args: &BenchArgs) -> Config {
+    Config::oversubscribed(args.threads.map_or(16, |threads| threads as usize))
 }
 
 /// The numbers of this process.
 pub fn measure(args: &BenchArgs) -> [(&'static str, f64); 3] {
-    let report = run_on(&config(args), &*Mutex::new(Kind::Normal));
-    let longest = report.longest_waits.iter().max().copied().unwrap_or_default();
-    let stalled = report.longest_waits.iter().filter(|wait| **wait > STALL).count();
+    let report = counter::run::<Native, _>(&config(args), &Hardware::default(), &*Mutex::new(Kind::Normal));
+    let longest: Vec<u64> = report.per_thread.iter().filter_map(|thread| thread.longest_ns).collect();
+    let stalled = longest.iter().filter(|wait| u128::from(**wait) > STALL.as_nanos()).count();
     [
-        (ACQUISITION, report.elapsed.as_nanos() as f64 / report.acquisitions.max(1) as f64),
-        (LONGEST_WAIT, longest.as_nanos() as f64),
+        (ACQUISITION, report.duration_ns as f64 / report.ops.max(1) as f64),
+        (LONGEST_WAIT, longest.into_iter().max().unwrap_or_default() as f64),
         (STALLED, stalled as f64),
     ]
 }
@@ -74,7 +75,7 @@ pub fn render(results: &[LockResult], args: &BenchArgs) -> String {
         config(args).inside,
         config(args).outside,
         baseline.rounds.len(),
-        config(args).duration.as_secs_f64(),
+        config(args).timing.duration as f64 / 1e9,
         STALL.as_secs(),
     );
     text

@@ -9,6 +9,9 @@
 //! beside the inner lock. Hand-off: that of the inner lock. Passive waiters spin on their own lines, then park; so does the
 //! top, on the lock's.
 //!
+//! A thread that sees nobody active tries the inner lock without more ado: counting it would take as long as
+//! locking. So for a moment there may be one user more than the limit.
+//!
 //! Deviations: a thread counts as active through an exchange, so that the limit is exact but for promoted threads. The paper's
 //! top spins; here it sleeps, and whoever leaves the lock idle wakes it.
 
@@ -49,8 +52,10 @@ pub struct Gcr<P: Platform, L, const ACTIVE: u32, const PROMOTE_EVERY: u32> {
     state: P::U32,
     /// Rises when the top is to wake up, which sleeps on it.
     bell: P::U32,
-    /// Acquisitions, with wrap-around; belongs to the holder.
+    /// Acquisitions by active threads, with wrap-around; belongs to the holder.
     acquisitions: P::U32,
+    /// 1 if the holder is not counted as active; belongs to the holder.
+    uncounted: P::U32,
 }
 
 /// Over MCS, whose strict order collapses where not all waiters run. One thread is active: with a second one the inner lock
@@ -129,6 +134,42 @@ impl<P: Platform, L, const ACTIVE: u32, const PROMOTE_EVERY: u32> Gcr<P, L, ACTI
         SpinThenPark::grant::<P>(unsafe { &(*next).status });
     }
 
+    /// Acquires the lock, without being counted, if nobody is active and the inner lock is free. That keeps no passive thread
+    /// out: it becomes active whenever nobody is.
+    ///
+    /// # Safety
+    /// As for `try_lock`.
+    #[inline]
+    unsafe fn try_uncounted(&self, cx: &L::Ctx) -> bool
+    where
+        L: TryLock<P>,
+    {
+        // Relaxed: as in `try_activate`. SAFETY: as for this call.
+        let acquired = count(self.state.load(Ordering::Relaxed)) == 0 && unsafe { self.inner.try_lock(cx) };
+        if acquired {
+            // Relaxed: the field belongs to the holder.
+            self.uncounted.store(1, Ordering::Relaxed);
+        }
+        acquired
+    }
+
+    /// # Safety
+    /// As for `lock`.
+    #[cold]
+    #[inline(never)]
+    unsafe fn lock_counted(&self, cx: &L::Ctx)
+    where
+        L: TryLock<P>,
+    {
+        if self.try_activate() != Some(true) {
+            self.activate_slowly();
+        }
+        // SAFETY: as for this call.
+        unsafe { self.inner.lock(cx) };
+        // Relaxed: the field belongs to the holder.
+        self.uncounted.store(0, Ordering::Relaxed);
+    }
+
     /// Ends this thread's being active. Returns whether it has to wake the top, because nobody else is active.
     #[inline]
     fn deactivate(&self) -> bool {
@@ -196,6 +237,7 @@ unsafe impl<P: Platform, L: TryLock<P>, const ACTIVE: u32, const PROMOTE_EVERY: 
             state: P::U32::new(0),
             bell: P::U32::new(0),
             acquisitions: P::U32::new(0),
+            uncounted: P::U32::new(0),
         }
     }
 
@@ -205,16 +247,22 @@ unsafe impl<P: Platform, L: TryLock<P>, const ACTIVE: u32, const PROMOTE_EVERY: 
 
     #[inline]
     unsafe fn lock(&self, cx: &L::Ctx) {
-        if self.try_activate() != Some(true) {
-            self.activate_slowly();
-        }
         // SAFETY: as for this call.
-        unsafe { self.inner.lock(cx) };
+        unsafe {
+            if !self.try_uncounted(cx) {
+                self.lock_counted(cx);
+            }
+        }
     }
 
     #[inline]
     unsafe fn unlock(&self, cx: &L::Ctx) {
-        // Relaxed: the field belongs to the holder.
+        // Relaxed here and for `acquisitions`: the fields belong to the holder.
+        if self.uncounted.load(Ordering::Relaxed) == 1 {
+            // LAST: the lock may be destroyed after this.
+            // SAFETY: as for this call.
+            return unsafe { self.inner.unlock(cx) };
+        }
         let acquisitions = self.acquisitions.load(Ordering::Relaxed).wrapping_add(1);
         self.acquisitions.store(acquisitions, Ordering::Relaxed);
         let promoted = acquisitions.is_multiple_of(PROMOTE_EVERY) && self.promote();
@@ -235,15 +283,8 @@ unsafe impl<P: Platform, L: TryLock<P>, const ACTIVE: u32, const PROMOTE_EVERY: 
 {
     #[inline]
     unsafe fn try_lock(&self, cx: &L::Ctx) -> bool {
-        if self.try_activate() != Some(true) {
-            return false;
-        }
         // SAFETY: as for this call.
-        let acquired = unsafe { self.inner.try_lock(cx) };
-        if !acquired && self.deactivate() {
-            Self::wake(&self.bell);
-        }
-        acquired
+        unsafe { self.try_uncounted(cx) }
     }
 }
 

@@ -27,7 +27,7 @@ use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::{AtomicInt, Ordering, Platform};
 
-/// Where an acquisition starts.
+/// Where the next acquisition starts if it sees somebody.
 const AT_NODE: u32 = 0;
 const AT_ROOT: u32 = 1;
 
@@ -41,26 +41,13 @@ const ONE_AT_ROOT: u32 = 2;
 #[repr(C)]
 pub struct Node<P: Platform> {
     inner: hmcs::Node<P>,
-    start: P::U32,
-    /// Where the next acquisition starts if it sees somebody.
     next_start: P::U32,
     waited_for: P::U32,
 }
 
 impl<P: Platform> Context for Node<P> {
     fn new() -> Self {
-        Node {
-            inner: Context::new(),
-            start: P::U32::new(AT_NODE),
-            next_start: P::U32::new(AT_NODE),
-            waited_for: P::U32::new(NOBODY),
-        }
-    }
-}
-
-impl<P: Platform> Node<P> {
-    fn starts_at_root(&self) -> bool {
-        self.start.load(Ordering::Relaxed) == AT_ROOT
+        Node { inner: Context::new(), next_start: P::U32::new(AT_NODE), waited_for: P::U32::new(NOBODY) }
     }
 }
 
@@ -99,10 +86,8 @@ unsafe impl<P: Platform, const THRESHOLD: u32> RawLock<P> for AhmcsLock<P, THRES
         // SAFETY: as for this call.
         unsafe {
             if cx.next_start.load(Ordering::Relaxed) == AT_ROOT || self.inner.looks_empty() {
-                cx.start.store(AT_ROOT, Ordering::Relaxed);
                 self.inner.lock_at_root(&cx.inner);
             } else {
-                cx.start.store(AT_NODE, Ordering::Relaxed);
                 let waited = self.inner.lock_at_node(&cx.inner);
                 let waited_for = match (waited.at_node, waited.at_root) {
                     (true, _) => ONE_AT_NODE,
@@ -118,7 +103,7 @@ unsafe impl<P: Platform, const THRESHOLD: u32> RawLock<P> for AhmcsLock<P, THRES
     unsafe fn unlock(&self, cx: &Node<P>) {
         // SAFETY: as for this call.
         unsafe {
-            if cx.starts_at_root() {
+            if cx.inner.is_at_root() {
                 if cx.inner.is_crowded() {
                     cx.next_start.store(AT_NODE, Ordering::Relaxed);
                 }
@@ -138,7 +123,7 @@ unsafe impl<P: Platform, const THRESHOLD: u32> RawLock<P> for AhmcsLock<P, THRES
     #[inline]
     unsafe fn unlock_alone(&self, cx: &Node<P>) -> bool {
         // SAFETY: as for this call.
-        cx.starts_at_root() && unsafe { self.inner.unlock_alone_at_root(&cx.inner) }
+        cx.inner.is_at_root() && unsafe { self.inner.unlock_alone_at_root(&cx.inner) }
     }
 }
 
@@ -146,7 +131,6 @@ unsafe impl<P: Platform, const THRESHOLD: u32> RawLock<P> for AhmcsLock<P, THRES
 unsafe impl<P: Platform, const THRESHOLD: u32> TryLock<P> for AhmcsLock<P, THRESHOLD> {
     #[inline]
     unsafe fn try_lock(&self, cx: &Node<P>) -> bool {
-        cx.start.store(AT_ROOT, Ordering::Relaxed);
         // SAFETY: as for this call.
         unsafe { self.inner.try_lock_at_root(&cx.inner) }
     }

@@ -1,7 +1,9 @@
 //! The hardware: what ships.
 
+mod instant;
 mod rseq;
 mod wait;
+pub mod window;
 
 use crate::{
     topology, AtomicInt, AtomicPtrCell, Clock, CoreKind, DataCell, Deadline, Ns, Ordering, Platform, SharedTable, Wake,
@@ -22,6 +24,13 @@ impl Native {
     /// Lets another thread run on this CPU, if there is one.
     pub fn yield_cpu() {
         wait::yield_cpu();
+    }
+
+    /// The time on [`Clock::Monotonic`] for measuring short times, as cheap as the machine allows. It may drift away from
+    /// the system's clock by a ten-thousandth, and two CPUs may see it a few ns apart.
+    #[inline(always)]
+    pub fn instant() -> Ns {
+        instant::now()
     }
 }
 
@@ -119,10 +128,6 @@ const SLOTS: usize = 4096;
 static WAITERS: [AtomicUsize; SLOTS] = [const { AtomicUsize::new(0) }; SLOTS];
 static READERS: [AtomicUsize; SLOTS] = [const { AtomicUsize::new(0) }; SLOTS];
 
-/// The reorder window of a thread outside any epoch, ns (LibASL, section 3.3: long enough to matter to nobody, short
-/// enough to prevent starvation).
-const LONGEST_WINDOW: Ns = 100_000_000;
-
 impl Platform for Native {
     type U8 = AtomicU8;
     type U32 = AtomicU32;
@@ -182,23 +187,22 @@ impl Platform for Native {
 
     #[inline]
     fn cpu() -> u32 {
-        rseq::cpu_and_node().0
+        rseq::cpu()
     }
 
     #[inline]
     fn node() -> u32 {
-        let (cpu, node) = rseq::cpu_and_node();
-        topology::declared_node(cpu).unwrap_or(node)
+        topology::place(rseq::cpu()).group().unwrap_or_else(rseq::node)
     }
 
     #[inline]
     fn llc() -> u32 {
-        Self::node()
+        topology::place(rseq::cpu()).llc().unwrap_or_else(rseq::node)
     }
 
     #[inline]
     fn kind() -> CoreKind {
-        topology::kind(Self::cpu())
+        topology::place(rseq::cpu()).kind()
     }
 
     #[inline]
@@ -226,11 +230,30 @@ impl Platform for Native {
 
     #[inline]
     fn reorder_window() -> Ns {
-        LONGEST_WINDOW
+        window::get()
     }
 
     fn sleep(ns: Ns) {
         wait::nap(ns);
+    }
+
+    #[inline]
+    fn compute(steps: u64) {
+        // Marsaglia's xorshift64, which no compiler knows a shorter way for.
+        let mut state = core::hint::black_box(0x9E37_79B9_7F4A_7C15_u64);
+        for _ in 0..steps {
+            state ^= state >> 12;
+            state ^= state << 25;
+            state ^= state >> 27;
+        }
+        core::hint::black_box(state);
+    }
+
+    fn keep_busy(ns: Ns) {
+        let began = wait::now(Clock::Monotonic);
+        while wait::now(Clock::Monotonic) - began < ns {
+            core::hint::spin_loop();
+        }
     }
 
     #[inline]

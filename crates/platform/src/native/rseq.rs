@@ -88,22 +88,39 @@ unsafe fn without_errno<R>(f: impl FnOnce() -> R) -> R {
     }
 }
 
-/// The CPU and the NUMA node this thread runs on.
-#[inline]
-pub fn cpu_and_node() -> (u32, u32) {
+/// The fields of this thread's `struct rseq`, if it has one: the CPU, and the address of the area.
+#[inline(always)]
+fn area() -> Option<(u32, *const u8)> {
     let offset = offset_address();
-    if !offset.is_null() && has_node_id() {
-        // SAFETY: glibc reserved the area for every thread at this offset. The kernel writes it when the thread moves,
-        // hence volatile.
-        let (cpu, node) = unsafe {
-            let area = thread_area().offset(*offset);
-            (area.offset(CPU_ID).cast::<i32>().read_volatile(), area.offset(NODE_ID).cast::<u32>().read_volatile())
-        };
-        if cpu >= 0 {
-            return (cpu as u32, node);
-        }
+    if offset.is_null() {
+        return None;
     }
-    getcpu()
+    // SAFETY: glibc reserved the area for every thread at this offset. The kernel writes it when the thread moves, hence
+    // volatile.
+    let (cpu, area) = unsafe {
+        let area = thread_area().offset(*offset);
+        (area.offset(CPU_ID).cast::<i32>().read_volatile(), area)
+    };
+    (cpu >= 0).then_some((cpu as u32, area))
+}
+
+/// The CPU this thread runs on.
+#[inline]
+pub fn cpu() -> u32 {
+    match area() {
+        Some((cpu, _)) => cpu,
+        None => getcpu().0,
+    }
+}
+
+/// The NUMA node this thread runs on.
+#[inline(never)]
+pub fn node() -> u32 {
+    match area() {
+        // SAFETY: as above; the kernel maintains this field, too.
+        Some((_, area)) if has_node_id() => unsafe { area.offset(NODE_ID).cast::<u32>().read_volatile() },
+        _ => getcpu().1,
+    }
 }
 
 #[cold]

@@ -14,6 +14,8 @@ pub enum Kind {
     Cpu,
     /// A thread that sleeps becomes runnable.
     Wake,
+    /// Somebody outside wants to know that the time has come.
+    Alarm,
 }
 
 /// An event that has come.

@@ -278,17 +278,25 @@ fn pass(time: Ps) {
     settle();
 }
 
-/// Computes for about `ns` ns at speed 1.
+/// Keeps the CPU for `time`, however fast it is.
+pub fn keep_busy(time: Ps) {
+    pass(time);
+}
+
+/// Computes what takes `time` at speed 1.
 pub fn compute(time: Ps) {
     let engine = engine();
     let time = engine.compute(time);
     pass(time);
 }
 
-/// The virtual time, ps; looking takes some.
+/// Time that a look at the clock takes: next to nothing, so that measuring disturbs nothing, and yet polling ends.
+const LOOK: Ps = 100;
+
+/// The virtual time, ps.
 pub fn now() -> Ps {
     let engine = engine();
-    engine.now += engine.compute(engine.machine.costs.clock);
+    engine.now += LOOK;
     engine.now
 }
 
@@ -419,8 +427,14 @@ fn recycle(mut coroutine: Virtual) {
 }
 
 /// Runs the bodies as virtual threads of `machine`, the i-th one where the machine places it; returns when all have
-/// ended, or when no progress is possible, or at `limit`.
-pub fn run<'a>(machine: &Machine, seed: u64, limit: Ps, bodies: Vec<Box<dyn FnOnce() + 'a>>) -> Result<Totals, Stuck> {
+/// ended, or when no progress is possible, or at `limit`. `alarm` is called at each of the times `alarms`.
+pub fn run<'a>(
+    machine: &Machine,
+    seed: u64,
+    (alarms, limit): (&[Ps], Ps),
+    alarm: &dyn Fn(),
+    bodies: Vec<Box<dyn FnOnce() + 'a>>,
+) -> Result<Totals, Stuck> {
     assert!(!is_running(), "a simulation inside a simulation");
     let mut engine = Box::new(Engine::new(machine.clone(), seed, limit));
     let mut coroutines = Vec::new();
@@ -433,8 +447,11 @@ pub fn run<'a>(machine: &Machine, seed: u64, limit: Ps, bodies: Vec<Box<dyn FnOn
             body();
         })));
     }
+    for at in alarms {
+        engine.events.push(*at, Kind::Alarm, NOBODY, 0);
+    }
     ENGINE.set(&raw mut *engine);
-    let outcome = resume_all(&mut coroutines);
+    let outcome = resume_all(&mut coroutines, alarm);
     ENGINE.set(std::ptr::null_mut());
     for coroutine in coroutines.iter_mut().filter_map(Option::take) {
         recycle(coroutine);
@@ -442,7 +459,7 @@ pub fn run<'a>(machine: &Machine, seed: u64, limit: Ps, bodies: Vec<Box<dyn FnOn
     outcome.map(|()| Totals { operations: engine.operations, misses: engine.misses, end: engine.now })
 }
 
-fn resume_all(coroutines: &mut [Option<Virtual>]) -> Result<(), Stuck> {
+fn resume_all(coroutines: &mut [Option<Virtual>], alarm: &dyn Fn()) -> Result<(), Stuck> {
     let mut left = coroutines.len();
     while left > 0 {
         let engine = engine();
@@ -460,6 +477,10 @@ fn resume_all(coroutines: &mut [Option<Virtual>]) -> Result<(), Stuck> {
             }
             Kind::Wake => {
                 engine.wakes_up(event.id, event.token);
+                None
+            }
+            Kind::Alarm => {
+                alarm();
                 None
             }
         };

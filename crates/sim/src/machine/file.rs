@@ -126,14 +126,14 @@ pub struct Latency {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Core {
+    /// One clock cycle.
+    pub cycle: f64,
     /// A load or store that hits the own cache, with the instructions around it.
     pub hit: f64,
     /// A read-modify-write that hits.
     pub rmw: f64,
     /// One pause instruction.
     pub pause: f64,
-    /// Reading the clock.
-    pub clock: f64,
     /// Stores that may wait in the store buffer.
     pub store_buffer: u32,
     /// The share of a miss's latency that is left where a stream of neighbouring lines is prefetched, 0 to 1.

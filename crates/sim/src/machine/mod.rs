@@ -102,7 +102,7 @@ pub struct Costs {
     pub hit: Ps,
     pub rmw: Ps,
     pub pause: Ps,
-    pub clock: Ps,
+    pub cycle: Ps,
     pub store_buffer: usize,
     pub stream: u64,
     pub sibling_busy: u64,
@@ -381,7 +381,7 @@ fn costs(file: &File) -> Result<Costs, Problem> {
         ("core.hit", core.hit),
         ("core.rmw", core.rmw),
         ("core.pause", core.pause),
-        ("core.clock", core.clock),
+        ("core.cycle", core.cycle),
         ("fabric.serve", fabric.serve),
     ] {
         // Time must pass in every loop.
@@ -399,7 +399,7 @@ fn costs(file: &File) -> Result<Costs, Problem> {
         hit: ps("core.hit", core.hit)?,
         rmw: ps("core.rmw", core.rmw)?,
         pause: ps("core.pause", core.pause)?,
-        clock: ps("core.clock", core.clock)?,
+        cycle: ps("core.cycle", core.cycle)?,
         store_buffer: core.store_buffer.max(1) as usize,
         stream: (core.stream * 1024.0) as u64,
         sibling_busy: (core.sibling_busy * 1024.0) as u64,

@@ -2,14 +2,15 @@
 
 use lockswap_locks::info::Family;
 use lockswap_locks::registry::{Role, ENTRIES};
-use lockswap_workloads::direct::{direct, interposed};
-use lockswap_workloads::kv::KvConfig;
+use lockswap_workloads::crew::Timing;
+use lockswap_workloads::kv;
 use lockswap_workloads::micro::Effort;
+use lockswap_workloads::price::{direct, interposed};
 use std::time::Duration;
 
 #[test]
 fn every_lock_of_the_catalogue_runs_both_workloads() {
-    let kv = KvConfig { threads: 3, duration: Duration::from_millis(100), ..KvConfig::default() };
+    let kv = kv::Config { timing: Timing::lasting(100_000_000), ..kv::Config::new(3) };
     let effort = Effort { single: Duration::from_millis(1), ..Effort::default() };
     for info in ENTRIES.iter().filter(|entry| entry.role == Role::Mutex).map(|entry| entry.info) {
         // A thread of its own, since measuring pins it.

@@ -1,0 +1,128 @@
+//! Marks the epochs of a program: stretches of code, a request for instance, that should take no longer than a target.
+//!
+//! Under `lockswap run --lock asl`, threads on big cores may overtake those on little cores at the program's locks as far as
+//! the targets allow (LibASL, PPoPP 2022). Without lockswap the marks do nothing, and cost a nanosecond.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! fn handle_request() {
+//!     let _epoch = lockswap::epoch(5, Duration::from_micros(50));
+//!     // locks are taken and released here; the epoch ends with the scope
+//! }
+//! # handle_request();
+//! ```
+
+use std::ffi::{c_int, CStr};
+use std::marker::PhantomData;
+use std::mem;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::Duration;
+
+type Start = unsafe extern "C" fn(c_int);
+type End = unsafe extern "C" fn(c_int, u64);
+type Percentile = unsafe extern "C" fn(c_int, f64);
+
+/// A function of the preload library, looked up at the first use.
+struct Function {
+    name: &'static CStr,
+    /// Null before it is looked up, [`ABSENT`] if there is none.
+    address: AtomicPtr<()>,
+}
+
+const ABSENT: *mut () = ptr::without_provenance_mut(1);
+
+impl Function {
+    const fn new(name: &'static CStr) -> Self {
+        Function { name, address: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    #[inline(always)]
+    fn get(&self) -> Option<*mut ()> {
+        // Relaxed: code, which is there as long as the program.
+        let address = self.address.load(Ordering::Relaxed);
+        let address = if address.is_null() { self.look_up() } else { address };
+        (address != ABSENT).then_some(address)
+    }
+
+    #[cold]
+    fn look_up(&self) -> *mut () {
+        // SAFETY: a C string.
+        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, self.name.as_ptr()) };
+        let address = if found.is_null() {
+            // SAFETY: removes the message of the failed look-up, which the program would take for its own.
+            unsafe { libc::dlerror() };
+            ABSENT
+        } else {
+            found.cast()
+        };
+        self.address.store(address, Ordering::Relaxed);
+        address
+    }
+}
+
+static START: Function = Function::new(c"lockswap_epoch_start");
+static END: Function = Function::new(c"lockswap_epoch_end");
+static PERCENTILE: Function = Function::new(c"lockswap_epoch_percentile");
+
+/// An epoch that the calling thread is in; it ends when this is dropped.
+#[must_use = "the epoch ends when this is dropped"]
+#[derive(Debug)]
+pub struct Epoch {
+    id: c_int,
+    slo_ns: u64,
+    /// The library keeps epochs for each thread, so this must not go to another one.
+    of_this_thread: PhantomData<*mut ()>,
+}
+
+/// Begins an epoch. `id` is the program's name for this sort of epoch; it should not take longer than `slo` at the
+/// 99th percentile. Epochs may be nested; the innermost one counts.
+#[inline]
+pub fn epoch(id: c_int, slo: Duration) -> Epoch {
+    if let Some(start) = START.get() {
+        // SAFETY: the preload library's function of this name has this type, and may be called anywhere.
+        unsafe { mem::transmute::<*mut (), Start>(start)(id) };
+    }
+    let slo_ns = slo.as_nanos().try_into().unwrap_or(u64::MAX);
+    Epoch { id, slo_ns, of_this_thread: PhantomData }
+}
+
+impl Drop for Epoch {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(end) = END.get() {
+            // SAFETY: as in `epoch`.
+            unsafe { mem::transmute::<*mut (), End>(end)(self.id, self.slo_ns) };
+        }
+    }
+}
+
+/// Sets the percentile that the SLO of the epochs `id` is meant for, in all threads: from 50 to 99.9999; 99 by default.
+pub fn set_percentile(id: c_int, percentile: f64) {
+    if let Some(set) = PERCENTILE.get() {
+        // SAFETY: as in `epoch`.
+        unsafe { mem::transmute::<*mut (), Percentile>(set)(id, percentile) };
+    }
+}
+
+/// Whether the preload library is there, so that epochs mean something.
+pub fn is_preloaded() -> bool {
+    START.get().is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_the_library_nothing_happens() {
+        let outer = epoch(1, Duration::MAX);
+        {
+            let _inner = epoch(-1, Duration::ZERO);
+        }
+        drop(outer);
+        set_percentile(1, f64::NAN);
+        assert!(!is_preloaded());
+    }
+}

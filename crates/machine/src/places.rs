@@ -1,0 +1,252 @@
+//! What locks ask of the machine: which CPUs count as near each other, and which are big.
+//!
+//! NUMA locks prefer waiters of the holder's *locality group*. The groups are those of a [`Level`], which the user names
+//! or the machine decides: see [`choose`].
+
+use core::fmt;
+
+use lockswap_platform::{CoreKind, Place, TopologyOverride, MAX_CPUS};
+
+use crate::cpuset::CpuSet;
+use crate::kinds::Source;
+use crate::topology::{Group, Topology};
+
+/// Entries of the arrays that locks keep per group; a group's number modulo this is its entry.
+pub const ENTRIES: usize = 8;
+
+/// What makes CPUs near each other for NUMA locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Level {
+    /// The same NUMA node.
+    Node = 1,
+    /// The same last-level cache.
+    Llc,
+    /// The same kind of core.
+    CoreKind,
+}
+
+impl Level {
+    /// All of them.
+    pub const ALL: [Level; 3] = [Level::Node, Level::Llc, Level::CoreKind];
+
+    /// The name in `LOCKSWAP_LEVEL`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Level::Node => "node",
+            Level::Llc => "llc",
+            Level::CoreKind => "core-kind",
+        }
+    }
+
+    /// The level called `name`.
+    pub fn parse(name: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.name().as_bytes() == name)
+    }
+}
+
+/// Times that a cache line takes between two CPUs, ns: medians over all pairs at that distance.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Steps {
+    /// CPUs of different cores with the same last-level cache.
+    pub same_llc: f64,
+    /// CPUs of the same node with different last-level caches.
+    pub same_node: f64,
+    /// CPUs of different nodes; `None` if there is one node.
+    pub far: Option<f64>,
+}
+
+/// Why a level was chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reason {
+    /// The user named it.
+    Asked,
+    /// The user named another one, of which the machine shows nothing.
+    NotVisible(Level),
+    /// No node has several last-level caches.
+    OneCachePerNode,
+    /// A node has several last-level caches.
+    SeveralCachesPerNode,
+    /// A node has several last-level caches, and these times were measured.
+    Measured(Steps),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Asked => f.write_str("as LOCKSWAP_LEVEL says"),
+            Reason::NotVisible(Level::CoreKind) => {
+                f.write_str("LOCKSWAP_LEVEL=core-kind asks for core kinds, but the CPUs count as alike")
+            }
+            Reason::NotVisible(level) => {
+                write!(f, "LOCKSWAP_LEVEL={} asks for caches, but no shared ones are visible", level.name())
+            }
+            Reason::OneCachePerNode => f.write_str("no node has several last-level caches"),
+            Reason::SeveralCachesPerNode => {
+                f.write_str("a node has several last-level caches, and leaving one's cache is the largest step")
+            }
+            Reason::Measured(steps) => {
+                write!(
+                    f,
+                    "measured: {:.0} ns within a cache, {:.0} ns within a node",
+                    steps.same_llc, steps.same_node
+                )?;
+                steps.far.map_or(Ok(()), |far| write!(f, ", {far:.0} ns between nodes"))
+            }
+        }
+    }
+}
+
+/// A step must be at least this large to count: the times of pairs at the same distance differ as much.
+const SMALLEST_STEP: f64 = 1.25;
+
+/// The level for NUMA locks, and why.
+///
+/// Unless the user names one (`asked`): the node where no node has several last-level caches. Where one has, the level
+/// beyond which the time grows by the larger factor, if times were measured. Else the last-level cache: on all machines with
+/// several of them in a node of which measurements are public (AMD's Zen, where a node is 2 to 16 of them; Apple's M1;
+/// Kunpeng with nodes interleaved), leaving the cache costs 2.2 to 5 times as much, and leaving the node another 1.2 to 2.
+pub fn choose(topology: &Topology, asked: Option<Level>, steps: Option<Steps>) -> (Level, Reason) {
+    match asked {
+        Some(Level::Llc) if !topology.caches_are_shared() => return (Level::Node, Reason::NotVisible(Level::Llc)),
+        Some(Level::CoreKind) if topology.classes() == 1 => return (Level::Node, Reason::NotVisible(Level::CoreKind)),
+        Some(level) => return (level, Reason::Asked),
+        None => {}
+    }
+    if !several_caches_in_a_node(topology) {
+        return (Level::Node, Reason::OneCachePerNode);
+    }
+    let Some(steps) = steps else { return (Level::Llc, Reason::SeveralCachesPerNode) };
+    let leaving_cache = steps.same_node / steps.same_llc;
+    let leaving_node = steps.far.map_or(1.0, |far| far / steps.same_node);
+    let level = if leaving_cache >= leaving_node.max(SMALLEST_STEP) { Level::Llc } else { Level::Node };
+    (level, Reason::Measured(steps))
+}
+
+fn several_caches_in_a_node(topology: &Topology) -> bool {
+    let place = |cpu| (topology.group(Group::Node, cpu), topology.group(Group::Llc, cpu));
+    let allowed = topology.allowed();
+    topology.caches_are_shared()
+        && allowed.iter().any(|cpu| {
+            let (node, llc) = place(cpu);
+            // The first CPU of the node has another cache.
+            allowed.iter().map(place).find(|other| other.0 == node).is_some_and(|other| other.1 != llc)
+        })
+}
+
+/// What the user says about the machine, and which CPUs the process may use.
+#[derive(Clone)]
+pub struct Settings {
+    /// `LOCKSWAP_LEVEL`.
+    pub level: Option<Level>,
+    /// `LOCKSWAP_TOPOLOGY`.
+    pub nodes: Option<TopologyOverride>,
+    /// `LOCKSWAP_BIG`.
+    pub big: Option<CpuSet>,
+    /// The CPUs that the process may use.
+    pub allowed: CpuSet,
+}
+
+impl Settings {
+    /// A number that differs for different settings, almost certainly.
+    pub fn fingerprint(&self) -> u64 {
+        let nodes = self.nodes.map_or(0, |nodes| u64::from(nodes.nodes) << 16 | u64::from(nodes.cpus_per_node));
+        let level = self.level.map_or(0, |level| level as u64);
+        let big = self.big.map_or(0, |big| big.fingerprint());
+        [nodes, level, big].into_iter().fold(self.allowed.fingerprint(), |hash, word| {
+            (hash.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        })
+    }
+
+    /// Puts what the user declares in the place of what was read.
+    pub fn apply(&self, topology: &mut Topology) {
+        if let Some(nodes) = self.nodes {
+            topology.declare_nodes(nodes);
+        }
+        if let Some(big) = &self.big {
+            topology.declare_big(big);
+        }
+    }
+}
+
+/// What [`find`] found, in numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// CPUs that the process may use.
+    pub cpus: usize,
+    /// Locality groups among them.
+    pub groups: usize,
+    /// Last-level-cache groups among them; nodes where no shared caches are visible.
+    pub caches: usize,
+    /// Little CPUs among them.
+    pub little: usize,
+}
+
+/// Gives the place of each online CPU to `set`: of those that the process may use first.
+pub fn find(topology: &Topology, level: Level, mut set: impl FnMut(usize, Place)) -> Summary {
+    let allowed = topology.allowed();
+    let groups = Numbers::of(topology, |cpu| group(topology, level, cpu));
+    let cache_level = if topology.caches_are_shared() { Level::Llc } else { Level::Node };
+    let caches = Numbers::of(topology, |cpu| group(topology, cache_level, cpu));
+    // A process that may use little CPUs only has none that is faster; what the user declares is as he says.
+    let all_alike =
+        topology.kinds_source() != Source::Declared && allowed.iter().all(|cpu| topology.kind(cpu) == CoreKind::Little);
+    let mut little = 0;
+    for cpu in topology.online().iter() {
+        let kind = if all_alike { CoreKind::Big } else { topology.kind(cpu) };
+        little += usize::from(kind == CoreKind::Little && allowed.contains(cpu));
+        let number = |numbers: &Numbers, level| numbers.0[group(topology, level, cpu)];
+        set(cpu, Place::new(number(&groups, level), number(&caches, cache_level), kind));
+    }
+    Summary { cpus: allowed.len(), groups: groups.1, caches: caches.1, little }
+}
+
+/// The group of `cpu` at a level, below [`MAX_CPUS`]; CPUs of which nothing is known are one group with those of node 0.
+fn group(topology: &Topology, level: Level, cpu: usize) -> usize {
+    match level {
+        Level::Node => topology.group(Group::Node, cpu).unwrap_or(0),
+        Level::Llc => topology.group(Group::Llc, cpu).unwrap_or(0),
+        Level::CoreKind => topology.kind(cpu) as usize,
+    }
+}
+
+/// New numbers of groups, and how many groups the process can use. These come first. Up to [`ENTRIES`] of them are
+/// numbered from 0; of more, neighbours share an entry: with 16 groups the first and the second are 0 and 8.
+struct Numbers([u16; MAX_CPUS], usize);
+
+impl Numbers {
+    fn of(topology: &Topology, group: impl Fn(usize) -> usize) -> Self {
+        const NONE: u16 = u16::MAX;
+        let mut ranks = [NONE; MAX_CPUS];
+        let mut count = 0;
+        let mut rank = |cpus: &CpuSet| {
+            // By node, then by number: neighbours get neighbouring ranks.
+            let node = |cpu| topology.group(Group::Node, cpu);
+            let mut next = cpus.iter().map(node).min();
+            while let Some(this) = next {
+                for cpu in cpus.iter().filter(|&cpu| node(cpu) == this) {
+                    let rank = &mut ranks[group(cpu)];
+                    if *rank == NONE {
+                        *rank = count;
+                        count += 1;
+                    }
+                }
+                next = cpus.iter().map(node).filter(|node| *node > this).min();
+            }
+            usize::from(count)
+        };
+        let usable = rank(topology.allowed());
+        rank(&topology.online().without(topology.allowed()));
+        let per_entry = usable.div_ceil(ENTRIES) as u16;
+        if per_entry > 1 {
+            let usable = usable as u16;
+            let number = |rank: u16| match rank {
+                NONE => NONE,
+                rank if rank < usable => rank / per_entry + ENTRIES as u16 * (rank % per_entry),
+                rank => rank - usable + ENTRIES as u16 * per_entry,
+            };
+            ranks.iter_mut().for_each(|rank| *rank = number(*rank));
+        }
+        Numbers(ranks, usable)
+    }
+}

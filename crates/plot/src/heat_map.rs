@@ -1,0 +1,80 @@
+//! What a heat map shows.
+
+use crate::scale::Scale;
+use crate::{picture, terminal, Axis, Format};
+
+/// A square of values, for instance the latency between each two CPUs.
+#[derive(Clone, Debug)]
+pub struct HeatMap {
+    /// One line above the picture; may be empty.
+    pub title: String,
+    /// What rows and columns are, for instance `CPU`.
+    pub sides: String,
+    /// What the values are and in which unit, for instance `one-way latency (ns)`.
+    pub unit: String,
+    /// Equal steps of colour multiply instead of add; values that are not above 0 are then left blank.
+    pub log: bool,
+    /// The names of the rows from above, which are those of the columns from the left.
+    pub names: Vec<String>,
+    /// The values, row by row; `None` is left blank. As many as names times names.
+    pub values: Vec<Option<f64>>,
+}
+
+impl HeatMap {
+    /// The bytes of a file with the picture.
+    pub fn render(&self, format: Format) -> Vec<u8> {
+        picture::heat_map(self, format)
+    }
+
+    /// The map in characters, at most `columns` wide (40 at least), plain Unicode. Where the values do not fit, shades stand
+    /// for them, and where even these do not, one shade stands for the mean of a block.
+    pub fn terminal(&self, columns: usize) -> String {
+        terminal::heat_map(self, columns)
+    }
+
+    /// Rows, or columns.
+    pub(crate) fn side(&self) -> usize {
+        self.names.len()
+    }
+
+    /// The value in a row and a column, if it is one that can be shown.
+    pub(crate) fn value(&self, row: usize, column: usize) -> Option<f64> {
+        self.values.get(row * self.side() + column).copied().flatten().filter(|value| self.axis().shows(*value))
+    }
+
+    /// All values that can be shown.
+    pub(crate) fn shown(&self) -> impl Iterator<Item = f64> + '_ {
+        let axis = self.axis();
+        self.values.iter().copied().flatten().filter(move |value| axis.shows(*value))
+    }
+
+    /// The least and the greatest value; in the wrong order where there is none.
+    pub(crate) fn range(&self) -> (f64, f64) {
+        self.shown().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, m), v| (l.min(v), m.max(v)))
+    }
+
+    /// From the least value to the greatest.
+    pub(crate) fn scale(&self) -> Scale {
+        let range = self.range();
+        let axis = self.axis();
+        let axis = if range.0 < range.1 { axis.range(range.0, range.1) } else { axis };
+        Scale::new(&axis, &mut self.shown())
+    }
+
+    fn axis(&self) -> Axis {
+        if self.log {
+            Axis::log("")
+        } else {
+            Axis::linear("")
+        }
+    }
+}
+
+/// A value as a cell shows it: two digits at least.
+pub(crate) fn cell(value: f64) -> String {
+    if value.abs() < 9.95 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.0}")
+    }
+}

@@ -1,0 +1,8 @@
+//! Pictures as files: SVG and PNG of the same drawing.
+
+mod canvas;
+mod chart;
+mod heat_map;
+
+pub use chart::chart;
+pub use heat_map::heat_map;

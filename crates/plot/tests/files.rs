@@ -1,0 +1,77 @@
+//! What is in the files.
+
+use lockswap_plot::{Axis, Chart, Format, HeatMap, Mark, Reference, Series};
+
+fn chart() -> Chart {
+    let mut chart = Chart::new("Title & more", Axis::log("threads"), Axis::linear("M ops/s"));
+    chart.series.push(Series::new("a<b", [(1.0, 2.0), (2.0, 3.0)]).with_band([(1.0, 1.5, 2.5), (2.0, 2.0, 4.0)]));
+    chart.references.push(Reference::vertical(1.5, "here"));
+    chart.marks.push(Mark::new(2.0, 3.0, "the knee"));
+    chart
+}
+
+fn map(side: usize) -> HeatMap {
+    HeatMap {
+        title: "Latency".into(),
+        sides: "CPU".into(),
+        unit: "ns".into(),
+        log: true,
+        names: (0..side).map(|n| format!("cpu{n}")).collect(),
+        values: (0..side * side).map(|n| (n % (side + 1) != 0).then_some(10.0 + n as f64)).collect(),
+    }
+}
+
+/// Width, height and the pixels, three bytes each.
+fn decode(bytes: &[u8]) -> (usize, usize, Vec<u8>) {
+    let mut reader = png::Decoder::new(std::io::Cursor::new(bytes)).read_info().unwrap();
+    let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+    let info = reader.next_frame(&mut pixels).unwrap();
+    assert_eq!(info.color_type, png::ColorType::Rgb);
+    (info.width as usize, info.height as usize, pixels)
+}
+
+#[test]
+fn an_svg_has_every_word_and_is_escaped() {
+    let text = String::from_utf8(chart().render(Format::Svg)).unwrap();
+    for word in ["Title &amp; more", "threads", "M ops/s", "a&lt;b", "here", "the knee"] {
+        assert!(text.contains(word), "{word}");
+    }
+    assert!(text.starts_with("<svg width=\"900\" height=\"540\" viewBox=\"0 0 3600 2160\""), "{}", &text[..100]);
+    assert!(text.trim_end().ends_with("</svg>"));
+}
+
+#[test]
+fn a_png_has_the_same_size_twice_as_fine_and_the_colours_of_the_series() {
+    let (width, height, pixels) = decode(&chart().render(Format::Png));
+    assert_eq!((width, height), (1800, 1080));
+    let of = |colour: [u8; 3]| pixels.chunks_exact(3).filter(|pixel| **pixel == colour).count();
+    assert!(of([255, 255, 255]) > width * height / 2);
+    assert!(of([0, 114, 178]) > 2000, "the line, its symbols and the legend");
+    assert!(of([30, 30, 30]) > 200, "text from the built-in font");
+}
+
+#[test]
+fn a_heat_map_goes_from_dark_to_bright_and_leaves_missing_values_white() {
+    let (width, _, pixels) = decode(&map(4).render(Format::Png));
+    let at = |x: usize, y: usize| &pixels[(y * width + x) * 3..][..3];
+    // The middle of a cell's upper edge: no number is written there.
+    let cell = |row: usize, column: usize| at(140 + column * 360 + 180, 168 + row * 360 + 20);
+    assert_eq!(cell(2, 2), [255, 255, 255]);
+    assert_eq!(cell(0, 1), [68, 1, 84], "the least value: viridis begins there");
+    assert!(matches!(cell(3, 2), [r, g, b] if *r > 240 && *g > 220 && *b < 60), "the greatest is yellow");
+}
+
+#[test]
+fn pictures_of_nothing_and_of_extremes_are_pictures() {
+    let mut odd = Chart::new("", Axis::log(""), Axis::linear(""));
+    odd.series.push(Series::new("x", [(f64::NAN, 1.0), (0.0, 1.0), (1e300, f64::INFINITY), (1e-300, -1e300)]));
+    odd.marks.push(Mark::new(-1.0, 0.0, "nowhere"));
+    odd.references.push(Reference::horizontal(f64::NAN, "nowhere"));
+    for format in [Format::Svg, Format::Png] {
+        assert!(Chart::new("", Axis::linear(""), Axis::log("")).render(format).len() > 500);
+        assert!(odd.render(format).len() > 500);
+        for side in [0, 1, 300] {
+            assert!(map(side).render(format).len() > 500);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Who runs a workload: threads in places, and the signal that starts and ends what counts.
+
+use lockswap_platform::{CoreKind, Ns};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::Mutex;
+
+/// How long a run takes, ns of the platform's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Timing {
+    /// Time before the measurement.
+    pub warm_up: Ns,
+    /// Length of the measurement.
+    pub duration: Ns,
+}
+
+impl Timing {
+    /// A measurement of `duration` ns after a warm-up of a tenth of it.
+    pub const fn lasting(duration: Ns) -> Self {
+        Self { warm_up: duration / 10, duration }
+    }
+}
+
+/// What an operation that begins now is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Nothing is counted.
+    WarmUp,
+    /// It counts, if it also ends in this phase.
+    Measure,
+    /// No further operation begins.
+    Stop,
+}
+
+/// Tells the threads of a run in which phase it is. It is written twice, so reading it costs nothing.
+#[derive(Default)]
+#[repr(align(128))]
+pub struct Signal(AtomicU32);
+
+impl Signal {
+    /// The phase.
+    #[inline]
+    pub fn phase(&self) -> Phase {
+        match self.0.load(Relaxed) {
+            0 => Phase::WarmUp,
+            1 => Phase::Measure,
+            _ => Phase::Stop,
+        }
+    }
+
+    /// Begins the next phase.
+    pub fn advance(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+/// One thread of a run.
+#[derive(Clone, Copy)]
+pub struct Member<'a> {
+    /// From 0.
+    pub number: usize,
+    /// How many times the work a CPU of its kind does: 1, or more where a slower CPU is emulated.
+    pub pace: f64,
+    /// The kind of CPU that it runs on.
+    pub kind: CoreKind,
+    /// The phase of the run.
+    pub signal: &'a Signal,
+}
+
+impl Member<'_> {
+    /// `work` of any unit, as much of it as this thread does.
+    #[inline]
+    pub fn paced(&self, work: u64) -> u64 {
+        if self.pace == 1.0 {
+            work
+        } else {
+            (work as f64 * self.pace).round() as u64
+        }
+    }
+}
+
+/// Where a CPU lies: two CPUs share what has the same number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Place {
+    /// Its core.
+    pub core: u32,
+    /// Its last-level cache.
+    pub llc: u32,
+    /// Its NUMA node.
+    pub node: u32,
+}
+
+/// Threads, and the machine they run on.
+pub trait Crew: Sync {
+    /// Runs `body` on so many threads at once. The signal advances after the warm-up and again after the measurement, and
+    /// the call returns when all have returned: the measured time, ns.
+    fn run(&self, threads: usize, timing: Timing, body: &(dyn Fn(&Member<'_>) + Sync)) -> Ns;
+    /// Where `cpu` lies.
+    fn place(&self, cpu: u32) -> Place;
+}
+
+/// Runs `body` on `threads` threads; what each returned, in their order, and the measured time.
+///
+/// # Panics
+/// If there are no threads.
+pub fn gather<R: Send>(
+    crew: &dyn Crew,
+    threads: usize,
+    timing: Timing,
+    body: impl Fn(&Member<'_>) -> R + Sync,
+) -> (Vec<R>, Ns) {
+    assert!(threads > 0, "a workload needs at least 1 thread");
+    let results = Mutex::new((0..threads).map(|_| None).collect::<Vec<_>>());
+    let elapsed = crew.run(threads, timing, &|member| {
+        let result = body(member);
+        results.lock().expect("no thread panicked")[member.number] = Some(result);
+    });
+    let results = results.into_inner().expect("no thread panicked");
+    (results.into_iter().map(|result| result.expect("every thread has returned")).collect(), elapsed)
+}

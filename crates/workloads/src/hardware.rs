@@ -1,0 +1,63 @@
+//! The threads of this machine.
+
+use crate::affinity;
+use crate::crew::{Crew, Member, Place, Signal, Timing};
+use lockswap_platform::{CoreKind, Native, Ns, Platform};
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+/// A place for a thread.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Seat {
+    /// The CPU.
+    pub cpu: usize,
+    /// How many times the work a thread does there.
+    pub pace: f64,
+}
+
+/// Threads of this process.
+#[derive(Clone, Debug, Default)]
+pub struct Hardware {
+    /// Thread i is pinned to seat i, and again from the first when all are taken; without seats threads go where the
+    /// kernel sends them.
+    pub seats: Vec<Seat>,
+    /// Where the CPUs lie, by number; a CPU beyond the end has everything to itself.
+    pub places: Vec<Place>,
+}
+
+impl Crew for Hardware {
+    fn run(&self, threads: usize, timing: Timing, body: &(dyn Fn(&Member<'_>) + Sync)) -> Ns {
+        // The platform looks once at how many CPUs there are: before a thread is pinned to one.
+        Native::has_one_cpu();
+        let signal = Signal::default();
+        let start = Barrier::new(threads + 1);
+        std::thread::scope(|scope| {
+            for number in 0..threads {
+                let (signal, start) = (&signal, &start);
+                let seat = self.seats.get(number % self.seats.len().max(1)).copied();
+                scope.spawn(move || {
+                    let pinned = seat.map_or(Ok(()), |seat| affinity::pin(&[seat.cpu]));
+                    let pace = seat.map_or(1.0, |seat| seat.pace);
+                    let kind = if pace > 1.0 { CoreKind::Little } else { Native::kind() };
+                    start.wait();
+                    if let Err(error) = pinned {
+                        panic!("cannot pin a thread to {seat:?}: {error}");
+                    }
+                    body(&Member { number, pace, kind, signal });
+                });
+            }
+            start.wait();
+            std::thread::sleep(Duration::from_nanos(timing.warm_up));
+            let began = Instant::now();
+            signal.advance();
+            std::thread::sleep(Duration::from_nanos(timing.duration));
+            signal.advance();
+            began.elapsed().as_nanos() as Ns
+        })
+    }
+
+    fn place(&self, cpu: u32) -> Place {
+        let apart = Place { core: cpu, llc: u32::MAX - cpu, node: u32::MAX - cpu };
+        self.places.get(cpu as usize).copied().unwrap_or(apart)
+    }
+}

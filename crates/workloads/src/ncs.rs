@@ -1,0 +1,85 @@
+//! A shared array in the critical section, and a timed non-critical section (Lo, Chen, Cheng, Wu, Shih: RON, OSDI 2023,
+//! algorithm 4).
+//!
+//! Deviation from the paper: it does not say how long the array is; here it has 2 lines unless told otherwise.
+
+use crate::crew::{gather, Crew, Phase, Timing};
+use crate::lines::{check, lines, touch};
+use crate::random::Random;
+use crate::record::{Baton, Detail, Record};
+use crate::report::Report;
+use crate::{section, Mutex};
+use lockswap_platform::{Ns, Platform};
+use serde::{Deserialize, Serialize};
+
+/// What to run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Config {
+    /// Threads.
+    pub threads: usize,
+    /// How long.
+    pub timing: Timing,
+    /// Lines of the array; every critical section increments each. 0: the lock alone, as in figure 8.
+    pub lines: usize,
+    /// Length of the non-critical section, ns; each is 0.85 to 1.15 times as long.
+    pub ncs: Ns,
+    /// What is noted.
+    pub detail: Detail,
+}
+
+/// Runs the workload on `mutex`. The times are waits for the lock.
+///
+/// # Panics
+/// If an increment was lost, which means that the lock did not exclude; if there are no threads.
+pub fn run<P: Platform, M: Mutex>(config: &Config, crew: &dyn Crew, mutex: &M) -> Report {
+    let shared = lines::<P>(config.lines);
+    let baton = Baton::default();
+    let classes = section::classes(config.detail);
+    let (records, elapsed) = gather(crew, config.threads, config.timing, |member| {
+        let mut me = mutex.thread();
+        let mut record = Record::new(member, classes.len());
+        let mut random = Random::new(member.number);
+        let (touches, ncs) = (member.paced(config.lines as u64), member.paced(config.ncs));
+        loop {
+            let seen = member.signal.phase();
+            if seen == Phase::Stop {
+                return record;
+            }
+            section::operation::<P, M>(
+                (mutex, &mut me),
+                (crew, member, seen),
+                (config.detail, &baton),
+                &mut record,
+                || touch(&shared, touches),
+            );
+            record.made += touches * u64::from(config.lines > 0);
+            if ncs > 0 {
+                // Thousandths, 850 to 1150.
+                P::keep_busy(ncs * u64::from(850 + random.below(301)) / 1000);
+            }
+        }
+    });
+    check(&records, &shared);
+    Report::new(&records, elapsed, section::about(config.detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hardware::Hardware;
+    use crate::pthread::{Kind, Mutex as PthreadMutex};
+    use lockswap_platform::Native;
+
+    #[test]
+    fn two_threads_wait_for_each_other_more_often_with_a_shorter_pause() {
+        let mutex = PthreadMutex::new(Kind::Normal);
+        let timing = Timing::lasting(50_000_000);
+        let config = |ncs, lines| Config { threads: 2, timing, lines, ncs, detail: Detail::Handoffs };
+        let long = run::<Native, _>(&config(20_000, 2), &Hardware::default(), &*mutex);
+        assert!(long.ops > 0 && long.round_ns > 17_000.0, "{long:?}");
+        let short = run::<Native, _>(&config(0, 64), &Hardware::default(), &*mutex);
+        assert!(short.waiters > long.waiters && short.ops > long.ops, "{short:?} {long:?}");
+        let empty = run::<Native, _>(&config(500, 0), &Hardware::default(), &*mutex);
+        assert!(empty.handoffs.is_some_and(|handoffs| handoffs.count > 0), "alone on their CPUs, they must meet");
+    }
+}

@@ -1,0 +1,97 @@
+//! One acquisition with as much noted about it as is wanted.
+
+use crate::crew::{Crew, Member, Phase};
+use crate::record::{Baton, Detail, Received, Record};
+use crate::report::About;
+use crate::Mutex;
+use lockswap_platform::{Clock, Ns, Platform};
+
+/// The time.
+#[inline]
+pub(crate) fn now<P: Platform>() -> Ns {
+    P::now(Clock::Monotonic)
+}
+
+/// What one acquisition gave.
+pub(crate) struct Noted {
+    /// How long it waited, ns; 0 where waits are not timed.
+    pub waited: Ns,
+    /// The hand-off, if it was one, and how long the section touched its data, ns.
+    received: Option<(Received, Ns)>,
+}
+
+impl Noted {
+    /// Adds it to what the thread did in the measured time.
+    #[inline]
+    pub fn count(self, crew: &dyn Crew, record: &mut Record) {
+        record.waited += self.waited;
+        if let Some((from, touching)) = self.received {
+            record.handoffs.note(crew, from, touching);
+        }
+    }
+}
+
+/// Acquires `mutex`, runs `section` inside, releases it, and notes what `detail` says.
+#[inline]
+pub(crate) fn acquire<P: Platform, M: Mutex>(
+    (mutex, me): (&M, &mut M::Thread),
+    member: &Member<'_>,
+    (detail, baton): (Detail, &Baton),
+    section: impl FnOnce(),
+) -> Noted {
+    let timed = detail >= Detail::Waits;
+    let asked = if timed { now::<P>() } else { 0 };
+    mutex.lock(me);
+    let entered = if timed { now::<P>() } else { 0 };
+    let mut received = None;
+    if detail == Detail::Handoffs {
+        let from = baton.enter::<P>(member, asked, entered);
+        section();
+        let touched = now::<P>();
+        received = from.map(|from| (from, touched - entered));
+        baton.leave(touched);
+    } else {
+        section();
+    }
+    mutex.unlock(me);
+    Noted { waited: entered - asked, received }
+}
+
+/// An operation that is one acquisition. It counts if it began when the phase was `seen` as [`Phase::Measure`] and the
+/// phase still is; its wait is noted anyway, because the longest one may outlast the run.
+#[inline]
+pub(crate) fn operation<P: Platform, M: Mutex>(
+    lock: (&M, &mut M::Thread),
+    (crew, member, seen): (&dyn Crew, &Member<'_>, Phase),
+    (detail, baton): (Detail, &Baton),
+    record: &mut Record,
+    section: impl FnOnce(),
+) {
+    let noted = acquire::<P, M>(lock, member, (detail, baton), section);
+    if seen != Phase::Measure {
+        return;
+    }
+    if detail >= Detail::Waits {
+        record.time(0, noted.waited);
+    }
+    if member.signal.phase() == Phase::Measure {
+        record.ops += 1;
+        noted.count(crew, record);
+    }
+}
+
+/// What a report on operations is about.
+pub(crate) fn about(detail: Detail) -> About<'static> {
+    let waits = detail >= Detail::Waits;
+    let timed = if waits { "wait" } else { "" };
+    About { timed, classes: classes(detail), waits, handoffs: detail == Detail::Handoffs }
+}
+
+/// The classes of times that [`operation`] notes.
+pub(crate) fn classes(detail: Detail) -> &'static [&'static str] {
+    if detail >= Detail::Waits {
+        &[""]
+    } else {
+        &[]
+    }
+}

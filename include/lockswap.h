@@ -1,0 +1,129 @@
+/* lockswap.h - marks the epochs of a program: stretches of code, a request for instance, that should take no longer than
+ * a target.
+ *
+ *     lockswap_epoch_start(5);
+ *     ... locks are taken and released here ...
+ *     lockswap_epoch_end(5, 50000);            the target: 50000 ns at the 99th percentile
+ *
+ * Under `lockswap run --lock asl -- PROGRAM`, threads on big cores may overtake those on little cores at the program's
+ * locks as far as the targets allow (LibASL, PPoPP 2022). Without lockswap the marks do nothing: nothing is linked, no
+ * flag is needed, and each costs a load and a branch.
+ *
+ * Ids are numbers of your choice, one for each sort of epoch; every thread runs its own epochs. Epochs may be nested; the
+ * innermost one counts. An end without a start, and a start without an end, do no harm.
+ *
+ * C89 with inline functions, C99 and later, C++98 and later; GCC and Clang on Linux. Elsewhere the marks are empty.
+ */
+#ifndef LOCKSWAP_H
+#define LOCKSWAP_H
+
+#include <stdint.h>
+
+#if defined(__linux__) && defined(__GNUC__)
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What the program found in the preload library at its first epoch. One for each program and shared object: a weak
+ * definition, so that all translation units have the same, and hidden, so that no other object takes part. */
+struct lockswap_found_ {
+    int state; /* 0: not looked up, 1: not there, 2: there */
+    void *start;
+    void *end;
+    void *percentile;
+};
+#ifdef __cplusplus
+extern struct lockswap_found_ lockswap_found_ __attribute__((weak, visibility("hidden")));
+#endif
+struct lockswap_found_ lockswap_found_ __attribute__((weak, visibility("hidden"))) = {0, 0, 0, 0};
+
+/* dlsym and dlerror where the C library has them: they are null in a static program, and in one that was linked with a
+ * glibc before 2.34 and without -ldl. (A weak reference to lockswap's own functions would be resolved to null for ever by
+ * the linker in a program that is not position-independent.) */
+static void *lockswap_dlsym_(void *, const char *) __attribute__((weakref("dlsym")));
+static char *lockswap_dlerror_(void) __attribute__((weakref("dlerror")));
+
+/* Looks the functions up; threads that do so at once find the same. */
+__attribute__((cold, noinline, unused)) static int lockswap_look_up_(void) {
+    int state = 1;
+    if (lockswap_dlsym_ && lockswap_dlerror_) {
+        void *start = lockswap_dlsym_(0, "lockswap_epoch_start");
+        void *end = lockswap_dlsym_(0, "lockswap_epoch_end");
+        void *percentile = lockswap_dlsym_(0, "lockswap_epoch_percentile");
+        if (start && end && percentile) {
+            __atomic_store_n(&lockswap_found_.start, start, __ATOMIC_RELAXED);
+            __atomic_store_n(&lockswap_found_.end, end, __ATOMIC_RELAXED);
+            __atomic_store_n(&lockswap_found_.percentile, percentile, __ATOMIC_RELAXED);
+            state = 2;
+        } else {
+            lockswap_dlerror_(); /* the message of a failed look-up, which the program would take for its own */
+        }
+    }
+    __atomic_store_n(&lockswap_found_.state, state, __ATOMIC_RELEASE);
+    return state;
+}
+
+/* Whether the preload library is there. */
+static __inline__ int lockswap_is_preloaded(void) {
+    int state = __atomic_load_n(&lockswap_found_.state, __ATOMIC_ACQUIRE);
+    if (__builtin_expect(state == 0, 0)) {
+        state = lockswap_look_up_();
+    }
+    return state == 2;
+}
+
+/* Begins an epoch of the calling thread. */
+static __inline__ void lockswap_epoch_start(int id) {
+    if (lockswap_is_preloaded()) {
+        union {
+            void *address;
+            void (*call)(int);
+        } found;
+        found.address = __atomic_load_n(&lockswap_found_.start, __ATOMIC_RELAXED);
+        found.call(id);
+    }
+}
+
+/* Ends the calling thread's epoch `id`, which should have taken no more than `slo_ns` nanoseconds. */
+static __inline__ void lockswap_epoch_end(int id, uint64_t slo_ns) {
+    if (lockswap_is_preloaded()) {
+        union {
+            void *address;
+            void (*call)(int, uint64_t);
+        } found;
+        found.address = __atomic_load_n(&lockswap_found_.end, __ATOMIC_RELAXED);
+        found.call(id, slo_ns);
+    }
+}
+
+/* Sets the percentile that the targets of the epochs `id` are meant for, in all threads: 50 to 99.9999, 99 by default. */
+static __inline__ void lockswap_epoch_percentile(int id, double percentile) {
+    if (lockswap_is_preloaded()) {
+        union {
+            void *address;
+            void (*call)(int, double);
+        } found;
+        found.address = __atomic_load_n(&lockswap_found_.percentile, __ATOMIC_RELAXED);
+        found.call(id, percentile);
+    }
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#else
+
+#ifdef __cplusplus
+#define LOCKSWAP_EMPTY_ static inline
+#else
+#define LOCKSWAP_EMPTY_ static
+#endif
+LOCKSWAP_EMPTY_ int lockswap_is_preloaded(void) { return 0; }
+LOCKSWAP_EMPTY_ void lockswap_epoch_start(int id) { (void)id; }
+LOCKSWAP_EMPTY_ void lockswap_epoch_end(int id, uint64_t slo_ns) { (void)id, (void)slo_ns; }
+LOCKSWAP_EMPTY_ void lockswap_epoch_percentile(int id, double percentile) { (void)id, (void)percentile; }
+
+#endif
+#endif
