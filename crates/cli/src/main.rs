@@ -15,6 +15,7 @@ mod lock_pages;
 mod preload_path;
 mod run;
 mod selection;
+mod sim;
 mod terminal;
 mod torture;
 
@@ -46,6 +47,7 @@ enum Command {
     PreloadPath(preload_path::PreloadPathArgs),
     /// Measures the locks themselves on this machine.
     Bench(bench::BenchArgs),
+    Sim(sim::SimArgs),
     Torture(torture::TortureArgs),
     #[command(name = hidden::KEY_VALUE, hide = true)]
     KeyValue(hidden::KeyValueArgs),
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::KeyValue(args) => hidden::key_value(args),
         Command::Loaded => hidden::loaded(),
+        Command::Sim(args) => sim::run(args),
         Command::Torture(args) => torture::run(args),
         Command::TortureHere(args) => hidden::torture(args),
     };

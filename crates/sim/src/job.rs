@@ -70,6 +70,17 @@ impl Workload {
         matches!(self, Workload::Readers(_))
     }
 
+    /// How many threads.
+    pub fn threads(&self) -> usize {
+        match self {
+            Workload::Counter(config) => config.threads,
+            Workload::Kv(config) => config.threads,
+            Workload::Ncs(config) => config.threads,
+            Workload::Epochs(config, _) => config.threads,
+            Workload::Readers(config) => config.threads,
+        }
+    }
+
     /// The same with so many threads, for so long, with hand-offs and waits noted where it can.
     pub fn with(mut self, threads: usize, duration: Ns) -> Self {
         let all = Timing::lasting(duration);

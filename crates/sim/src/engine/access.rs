@@ -52,6 +52,8 @@ pub fn load(place: Place) -> u64 {
     let has_copy = engine.lines[index].copies.contains(core);
     let forwarded = |pending: &Pending| pending.thread == me && pending.address == place.address;
     if !has_copy && !engine.lines[index].pending.iter().any(forwarded) {
+        let stream = engine.me().streams(place.address >> 6);
+        let before = engine.now;
         let value = if engine.is_free(index) {
             // The value is that of the moment at which the request is served.
             let value = engine.value(index, place);
@@ -65,6 +67,7 @@ pub fn load(place: Place) -> u64 {
             engine.value(index, place)
         };
         let engine = self::engine();
+        engine.shorten(before, stream);
         engine.now += engine.access(engine.machine.costs.hit);
         return value;
     }
@@ -86,7 +89,7 @@ pub fn store(place: Place, value: u64) {
     let (core, me) = (engine.core(), engine.current);
     let owned = engine.lines[index].owner == core;
     let mut full = false;
-    if engine.me().stores.is_empty() && (owned || engine.is_free(index)) {
+    if engine.me().stores.is_empty() && (owned || engine.is_free_for(index, core)) {
         engine.set_value(index, place, value);
         if owned && engine.me().last_commit <= engine.now {
             let line = &mut engine.lines[index];
@@ -164,10 +167,9 @@ pub fn touch(start: usize, bytes: usize, write: bool) {
         let engine = engine();
         engine.operations += 1;
         let index = engine.line_of(key << 6);
-        let stream = engine.me().last_line.wrapping_add(1) == key;
-        engine.me().last_line = key;
         if !engine.lines[index].copies.contains(core) {
             let before = engine.now;
+            let stream = engine.me().streams(key);
             if write && engine.lines[index].owner != NOBODY && engine.is_free(index) {
                 // A line that another core has modified comes with the right to write.
                 let arrives = engine.serve_write(index, core);
@@ -176,18 +178,13 @@ pub fn touch(start: usize, bytes: usize, write: bool) {
             } else {
                 fetch(index);
             }
-            let engine = self::engine();
-            if stream {
-                engine.now = before + (((engine.now - before) * engine.machine.costs.stream) >> 10);
-            }
+            self::engine().shorten(before, stream);
         }
         let engine = self::engine();
-        if write && engine.lines[index].owner != core && engine.is_free(index) {
+        if write && engine.lines[index].owner != core && engine.is_free_for(index, core) {
             // The store waits in the buffer for its line.
-            let arrives = engine.serve_write(index, core);
-            engine.notify(index, arrives);
-            let last_commit = &mut engine.me().last_commit;
-            *last_commit = arrives.max(*last_commit);
+            let me = engine.current;
+            engine.complete_store(index, me);
         }
         engine.now += engine.access(engine.machine.costs.hit);
     }

@@ -50,6 +50,8 @@ pub struct Line {
     /// The node whose directory keeps the line.
     home: u32,
     pub busy_until: Ps,
+    /// The core that has been served last.
+    pub served: u32,
     /// Changes when copies are invalidated or the content may have changed.
     pub version: u32,
     pub queue: Vec<Request>,
@@ -69,6 +71,7 @@ impl Line {
             clusters: 0,
             home,
             busy_until: 0,
+            served: NOBODY,
             version: 0,
             queue: Vec::new(),
             announced: false,
@@ -219,6 +222,7 @@ impl Engine {
         } else {
             line.owner = NOBODY;
         }
+        line.served = core;
         line.copies.insert(core);
         line.clusters |= 1 << cluster;
         self.now + latency
@@ -258,6 +262,7 @@ impl Engine {
         let line = &mut self.lines[index];
         line.busy_until = self.now + latency + hold;
         line.owner = core;
+        line.served = core;
         line.copies = CoreSet::only(core);
         line.clusters = 1 << cluster;
         line.version = line.version.wrapping_add(1);
@@ -299,6 +304,12 @@ impl Engine {
     pub(super) fn is_free(&self, index: usize) -> bool {
         let line = &self.lines[index];
         line.busy_until <= self.now && line.queue.is_empty()
+    }
+
+    /// Whether a store of `core` can be served: the line is free, or on its way to that very core.
+    pub(super) fn is_free_for(&self, index: usize, core: u32) -> bool {
+        let line = &self.lines[index];
+        line.queue.is_empty() && (line.busy_until <= self.now || line.served == core)
     }
 
     /// Puts a request of a thread into the queue of a line.
@@ -419,7 +430,11 @@ impl Engine {
             self.lines[index].version = self.lines[index].version.wrapping_add(1);
             self.now.max(self.lines[index].busy_until)
         } else {
-            self.serve_write(index, core)
+            let now = self.now;
+            self.now = now.max(self.lines[index].busy_until);
+            let done = self.serve_write(index, core);
+            self.now = now;
+            done
         };
         // Stores become visible in program order.
         let thread = &mut self.threads[thread as usize];
@@ -435,7 +450,7 @@ impl Engine {
         loop {
             let Some((index, _)) = self.threads[thread as usize].stores.front().copied() else { break };
             let core = self.threads[thread as usize].core;
-            if self.lines[index as usize].owner != core && !self.is_free(index as usize) {
+            if self.lines[index as usize].owner != core && !self.is_free_for(index as usize, core) {
                 self.enqueue(index as usize, thread, Sort::Store);
                 return;
             }

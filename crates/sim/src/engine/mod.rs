@@ -25,6 +25,8 @@ use std::panic::Location;
 const STACK_BYTES: usize = 64 * 1024;
 /// No core, CPU or thread.
 pub const NOBODY: u32 = u32::MAX;
+/// Lines between two misses of a stream.
+const LONGEST_STRIDE: usize = 4;
 /// Lines whose numbers are found without hashing.
 const RECENT: usize = 1024;
 
@@ -80,7 +82,8 @@ pub struct Thread {
     pub wrote: bool,
     pub watched: Vec<(u32, u32)>,
     timed_out: bool,
-    pub last_line: usize,
+    /// The line of the last miss, and its distance from the one before.
+    last_miss: (usize, isize),
     place: Option<&'static Location<'static>>,
     yielder: *const Yielder<(), ()>,
     /// When its current wait began to spin.
@@ -207,6 +210,13 @@ impl Engine {
         &mut self.threads[self.current as usize]
     }
 
+    /// If the current thread's miss since `before` was part of a stream, most of it had passed before.
+    fn shorten(&mut self, before: Ps, stream: bool) {
+        if stream {
+            self.now = before + (((self.now - before) * self.machine.costs.stream) >> 10);
+        }
+    }
+
     /// Lets a thread that waits go on at `at`, or as soon as it has a CPU.
     fn wake(&mut self, thread: u32, at: Ps) {
         let state = &mut self.threads[thread as usize];
@@ -295,6 +305,9 @@ const LOOK: Ps = 100;
 
 /// The virtual time, ps.
 pub fn now() -> Ps {
+    if !is_running() {
+        return 0;
+    }
     let engine = engine();
     engine.now += LOOK;
     engine.now
@@ -397,6 +410,14 @@ pub fn watch_until(until: Option<Ps>) {
 }
 
 impl Thread {
+    /// Whether a miss on a line goes on with a stream that a prefetcher has noticed: a third one at the same distance.
+    fn streams(&mut self, line: usize) -> bool {
+        let distance = line.wrapping_sub(self.last_miss.0) as isize;
+        let goes_on = distance == self.last_miss.1 && distance.unsigned_abs() <= LONGEST_STRIDE;
+        self.last_miss = (line, distance);
+        goes_on
+    }
+
     /// Whether it watches one line, which it only reads, and has a CPU.
     fn is_reader(&self) -> bool {
         self.on_cpu && self.watched.len() == 1 && !self.wrote

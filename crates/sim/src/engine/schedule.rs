@@ -46,7 +46,7 @@ impl Engine {
             wrote: false,
             watched: Vec::new(),
             timed_out: false,
-            last_line: usize::MAX - 1,
+            last_miss: (0, 0),
             place: None,
             yielder: std::ptr::null(),
             patience: Patience::default(),

@@ -3,8 +3,7 @@
 mod file;
 
 use crate::engine::cores::MAX_CORES;
-pub use file::Placement;
-use file::{File, Llc, Numbering};
+use file::{File, Llc, Numbering, Placement};
 use std::fmt;
 
 /// A time or a duration in picoseconds.
@@ -51,24 +50,24 @@ impl std::error::Error for Invalid {}
 
 /// A logical CPU.
 #[derive(Clone, Copy, Debug)]
-pub struct Cpu {
-    pub core: u32,
-    pub cluster: u32,
-    pub node: u32,
-    pub kind: u32,
+pub(crate) struct Cpu {
+    pub(crate) core: u32,
+    pub(crate) cluster: u32,
+    pub(crate) node: u32,
+    pub(crate) kind: u32,
     /// Its position on the route.
-    pub rank: u32,
+    pub(crate) rank: u32,
 }
 
 /// A kind of core, with its speeds as factors on durations, in 1/1024.
 #[derive(Clone, Debug)]
-pub struct Kind {
-    pub name: String,
-    pub little: bool,
-    pub compute: u64,
-    pub access: u64,
+pub(crate) struct Kind {
+    pub(crate) name: String,
+    pub(crate) little: bool,
+    pub(crate) compute: u64,
+    pub(crate) access: u64,
     /// In 1/1024.
-    pub favour: i32,
+    pub(crate) favour: i32,
 }
 
 /// A machine, ready to run on.
@@ -76,54 +75,55 @@ pub struct Kind {
 pub struct Machine {
     /// Its id, or the path of its file.
     pub id: String,
+    /// One line for people.
     pub title: String,
-    pub cpus: Vec<Cpu>,
-    pub cores: u32,
-    pub nodes: u32,
-    pub clusters: u32,
-    pub kinds: Vec<Kind>,
+    pub(crate) cpus: Vec<Cpu>,
+    pub(crate) cores: u32,
+    pub(crate) nodes: u32,
+    pub(crate) clusters: u32,
+    pub(crate) kinds: Vec<Kind>,
     /// Where threads start.
-    pub order: Vec<u32>,
-    pub llc_is_node: bool,
-    pub has_siblings: bool,
+    pub(crate) order: Vec<u32>,
+    pub(crate) llc_is_node: bool,
+    pub(crate) has_siblings: bool,
     /// Ps between two clusters; within one on the diagonal.
     distances: Vec<Ps>,
-    pub node_of_cluster: Vec<u32>,
-    pub cluster_of_core: Vec<u32>,
-    pub costs: Costs,
+    pub(crate) node_of_cluster: Vec<u32>,
+    pub(crate) cluster_of_core: Vec<u32>,
+    pub(crate) costs: Costs,
 }
 
 /// Durations in picoseconds; shares in 1/1024.
 #[derive(Clone, Debug)]
-pub struct Costs {
-    pub sibling: Ps,
-    pub shared_cache: Ps,
-    pub memory: Ps,
-    pub hit: Ps,
-    pub rmw: Ps,
-    pub pause: Ps,
-    pub cycle: Ps,
-    pub store_buffer: usize,
-    pub stream: u64,
-    pub sibling_busy: u64,
-    pub sibling_spinning: u64,
-    pub hold: Ps,
-    pub serve: Ps,
-    pub invalidate: Ps,
-    pub home: Ps,
-    pub link: Ps,
-    pub three_hops: Ps,
-    pub near: u32,
-    pub slice: Ps,
-    pub wakeup_granularity: Ps,
-    pub switch: Ps,
-    pub yield_: Ps,
-    pub park: Ps,
-    pub unpark: Ps,
-    pub wake: Ps,
-    pub timer_slack: Ps,
-    pub migrate: bool,
-    pub patience: bool,
+pub(crate) struct Costs {
+    pub(crate) sibling: Ps,
+    pub(crate) shared_cache: Ps,
+    pub(crate) memory: Ps,
+    pub(crate) hit: Ps,
+    pub(crate) rmw: Ps,
+    pub(crate) pause: Ps,
+    pub(crate) cycle: Ps,
+    pub(crate) store_buffer: usize,
+    pub(crate) stream: u64,
+    pub(crate) sibling_busy: u64,
+    pub(crate) sibling_spinning: u64,
+    pub(crate) hold: Ps,
+    pub(crate) serve: Ps,
+    pub(crate) invalidate: Ps,
+    pub(crate) home: Ps,
+    pub(crate) link: Ps,
+    pub(crate) three_hops: Ps,
+    pub(crate) near: u32,
+    pub(crate) slice: Ps,
+    pub(crate) wakeup_granularity: Ps,
+    pub(crate) switch: Ps,
+    pub(crate) yield_: Ps,
+    pub(crate) park: Ps,
+    pub(crate) unpark: Ps,
+    pub(crate) wake: Ps,
+    pub(crate) timer_slack: Ps,
+    pub(crate) migrate: bool,
+    pub(crate) patience: bool,
 }
 
 impl Machine {
@@ -166,9 +166,14 @@ impl Machine {
         Self::new(name, &file)
     }
 
+    /// How many CPUs it has.
+    pub fn cpu_count(&self) -> usize {
+        self.cpus.len()
+    }
+
     /// Ps that a modified line takes from core to core.
     #[inline]
-    pub fn distance(&self, from: u32, to: u32) -> Ps {
+    pub(crate) fn distance(&self, from: u32, to: u32) -> Ps {
         if from == to {
             return self.costs.sibling;
         }
@@ -176,7 +181,7 @@ impl Machine {
     }
 
     #[inline]
-    pub fn cluster_distance(&self, from: u32, to: u32) -> Ps {
+    pub(crate) fn cluster_distance(&self, from: u32, to: u32) -> Ps {
         self.distances[(from * self.clusters + to) as usize]
     }
 
