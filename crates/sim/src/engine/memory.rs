@@ -447,8 +447,7 @@ impl Engine {
 
     /// Serves stores of `thread` as long as their lines are free.
     pub(super) fn drain(&mut self, thread: u32) {
-        loop {
-            let Some((index, _)) = self.threads[thread as usize].stores.front().copied() else { break };
+        while let Some((index, _)) = self.threads[thread as usize].stores.front().copied() {
             let core = self.threads[thread as usize].core;
             if self.lines[index as usize].owner != core && !self.is_free_for(index as usize, core) {
                 self.enqueue(index as usize, thread, Sort::Store);

@@ -62,7 +62,6 @@ pub(crate) struct Cpu {
 /// A kind of core, with its speeds as factors on durations, in 1/1024.
 #[derive(Clone, Debug)]
 pub(crate) struct Kind {
-    pub(crate) name: String,
     pub(crate) little: bool,
     pub(crate) compute: u64,
     pub(crate) access: u64,
@@ -206,7 +205,6 @@ impl Machine {
                 ));
             }
             kinds.push(Kind {
-                name: kind.name.clone(),
                 little: kind.little,
                 compute: (1024.0 / kind.speed) as u64,
                 access: (1024.0 / kind.access_speed.unwrap_or(kind.speed)) as u64,
