@@ -107,7 +107,8 @@ const BUILT_IN_THREADS: usize = 16;
 /// The built-in workload's name in tables.
 const BUILT_IN: &str = "built-in key-value workload";
 
-fn seconds(text: &str) -> Result<Duration, String> {
+/// Reads a number of seconds above 0.
+pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "give a number of seconds, as in 2.5".to_owned())?;
     let sensible = Duration::try_from_secs_f64(seconds).ok().filter(|d| !d.is_zero() && seconds < 1e9);
     sensible.ok_or_else(|| "give a positive number of seconds".to_owned())
@@ -118,7 +119,12 @@ pub fn run(args: CompareArgs) -> anyhow::Result<ExitCode> {
     let plan = plan(&args)?;
     let exports = exports(&args)?;
     let interrupt = Interrupt::on(&[SIGINT, SIGTERM, SIGHUP])?;
-    let mut watcher = Watcher { bar: bar(&plan), exports, failed: Vec::new(), begin: Instant::now() };
+    let mut watcher = Watcher {
+        bar: bar(u64::from(plan.runs + plan.warmup) * plan.variants.len() as u64),
+        exports,
+        failed: Vec::new(),
+        begin: Instant::now(),
+    };
     let (mut comparison, ending) = plan::execute(&plan, env!("CARGO_PKG_VERSION"), Some(&interrupt), &mut watcher);
     watcher.bar.finish_and_clear();
     if let Ending::PlainFailed { problem } = ending {
@@ -202,7 +208,10 @@ fn variants(args: &CompareArgs, command: &[OsString]) -> Result<Vec<Variant>, Us
         selection.check()?;
         let mut envs = selection.environment()?;
         // Variables of our own environment must not change what is compared.
-        let stray = VARIABLES.into_iter().chain(["LOCKSWAP_STATS"]).filter(|v| !envs.iter().any(|(name, _)| name == v));
+        let stray = VARIABLES
+            .into_iter()
+            .chain(["LOCKSWAP_STATS", "LOCKSWAP_LATENCIES"])
+            .filter(|v| !envs.iter().any(|(name, _)| name == v));
         let stray: Vec<_> = stray.map(|name| (name.into(), None)).collect();
         envs.extend(stray);
         Ok(Variant {
@@ -237,8 +246,8 @@ struct Watcher {
     begin: Instant,
 }
 
-fn bar(plan: &Plan) -> ProgressBar {
-    let runs = u64::from(plan.runs + plan.warmup) * plan.variants.len() as u64;
+/// A bar for so many runs; hidden where nobody looks at it.
+pub fn bar(runs: u64) -> ProgressBar {
     let bar = ProgressBar::new(runs);
     if !io::stderr().is_terminal() {
         bar.set_draw_target(ProgressDrawTarget::hidden());
@@ -280,7 +289,8 @@ impl Watcher {
     }
 }
 
-fn plain_failed(comparison: &Comparison, problem: &str) -> UserError {
+/// The error that the program does not even run without lockswap.
+pub fn plain_failed(comparison: &Comparison, problem: &str) -> UserError {
     let sample = comparison.baseline().and_then(|b| b.samples.first());
     let program = comparison.command.first().map_or("", String::as_str);
     let exit = sample.map(|s| &s.exit);

@@ -17,6 +17,9 @@ use crate::torture::Counts;
 /// Name of the built-in workload's subcommand.
 pub const KEY_VALUE: &str = "__kv";
 
+/// Name of the subcommand that makes one measurement for `lockswap bench`.
+pub const BENCH: &str = "__bench";
+
 /// Name of the subcommand that tells whether the preload library is in its own process.
 pub const LOADED: &str = "__loaded";
 
@@ -41,6 +44,17 @@ pub fn key_value(args: KeyValueArgs) -> anyhow::Result<ExitCode> {
     let report = kv::run::<Native, _>(&config, &Hardware::default(), &*Mutex::new(Kind::Normal));
     print(&format!("throughput_ops_per_s={:.0}\n", report.throughput))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Arguments of one measurement.
+#[derive(clap::Args)]
+pub struct BenchArgs {
+    job: String,
+}
+
+/// Makes one measurement and prints one line of JSON.
+pub fn bench(args: &BenchArgs) -> anyhow::Result<ExitCode> {
+    crate::bench::job::measure(&args.job)
 }
 
 /// Status 0 when the preload library is mapped into this process.

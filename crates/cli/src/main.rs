@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod asl;
 mod bench;
 mod checked;
 mod compare;
@@ -9,14 +10,18 @@ mod doctor;
 mod elf;
 mod error;
 mod hidden;
+mod latencies;
 mod library;
 mod list;
+mod little;
 mod lock_pages;
 mod preload_path;
 mod run;
 mod selection;
 mod sim;
+mod slo;
 mod terminal;
+mod topo;
 mod torture;
 
 use std::process::ExitCode;
@@ -36,14 +41,18 @@ Examples:
   lockswap compare                          a built-in workload on several locks
   lockswap compare -- ./program --threads 8 a program of yours on several locks
   lockswap run --lock mcs_stp -- ./server   a program of yours on one lock
+  lockswap slo --epoch 5 --from 10us --to 1ms -- ./program
+                                            a latency target for one of its epochs
   lockswap doctor ./program                 can it work on this program?";
 
 #[derive(Subcommand)]
 enum Command {
     Run(run::RunArgs),
     Compare(compare::CompareArgs),
+    Slo(slo::SloArgs),
     List(list::ListArgs),
     Doctor(doctor::DoctorArgs),
+    Topo(topo::TopoArgs),
     PreloadPath(preload_path::PreloadPathArgs),
     /// Measures the locks themselves on this machine.
     Bench(bench::BenchArgs),
@@ -51,6 +60,8 @@ enum Command {
     Torture(torture::TortureArgs),
     #[command(name = hidden::KEY_VALUE, hide = true)]
     KeyValue(hidden::KeyValueArgs),
+    #[command(name = hidden::BENCH, hide = true)]
+    BenchHere(hidden::BenchArgs),
     #[command(name = hidden::LOADED, hide = true)]
     Loaded,
     #[command(name = hidden::TORTURE, hide = true)]
@@ -61,11 +72,14 @@ fn main() -> ExitCode {
     let result = match Args::parse().command {
         Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::run(args),
+        Command::Slo(args) => slo::run(args),
         Command::List(args) => list::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Topo(args) => topo::run(args),
         Command::PreloadPath(args) => preload_path::run(args),
         Command::Bench(args) => bench::run(args),
         Command::KeyValue(args) => hidden::key_value(args),
+        Command::BenchHere(args) => hidden::bench(&args),
         Command::Loaded => hidden::loaded(),
         Command::Sim(args) => sim::run(args),
         Command::Torture(args) => torture::run(args),

@@ -20,8 +20,10 @@ use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::low_level::siginfo::Cause;
 
-use crate::error::UserError;
-use crate::selection::Selection;
+use crate::asl::{slo, slo_variable, AslArgs, Slo};
+use crate::error::{UserError, USAGE};
+use crate::latencies::{Figures, Latencies, LatencyFile};
+use crate::selection::{Selection, VARIABLES};
 
 /// Runs a program on the locks of your choice.
 #[derive(clap::Args)]
@@ -40,6 +42,7 @@ Examples:
   lockswap run -- ./server --port 8080
   lockswap run --lock mcs_stp --summary -- ./program
   lockswap run --lock pthread --rwlock rw-futex -- ./program
+  lockswap run --lock asl --asl-fifo ticket --slo 5=50us -- ./program
   lockswap run --lock ticket --stats-json stats.json -- ./program"
 )]
 pub struct RunArgs {
@@ -52,6 +55,11 @@ pub struct RunArgs {
     /// Lock for spinlocks [default: ttas]
     #[arg(long, value_name = "ID")]
     spin: Option<String>,
+    #[command(flatten)]
+    asl: AslArgs,
+    /// Target of an epoch, whatever the program says; several times for several epochs
+    #[arg(long, value_name = "ID=TIME", value_parser = slo)]
+    slo: Vec<Slo>,
     /// Says on stderr, when the program has ended, what was replaced and what was passed through to glibc
     #[arg(long)]
     summary: bool,
@@ -71,9 +79,13 @@ const FORWARDED: [i32; 6] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGINT, SIGQUIT]
 
 /// Runs `lockswap run`.
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
-    let selection = Selection { lock: args.lock, rwlock: args.rwlock, spin: args.spin };
+    let lock = args.asl.choose(args.lock)?;
+    let selection = Selection { lock, rwlock: args.rwlock, spin: args.spin };
     selection.check()?;
-    let envs = selection.environment().map_err(|e| e.with_status(OWN_FAILURE))?;
+    check_asl(&selection, &args.asl, &args.slo)?;
+    let mut envs = selection.environment().map_err(|e| e.with_status(OWN_FAILURE))?;
+    envs.extend(args.asl.environment());
+    envs.extend(Some(&args.slo).filter(|slos| !slos.is_empty()).map(|slos| slo_variable(slos)));
     let mut program = Program { args: args.command, envs };
     if !args.summary && args.stats_json.is_none() {
         let error = program.command().exec();
@@ -90,14 +102,16 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         let what = format!("cannot create the file of counters in {}: {error}", std::env::temp_dir().display());
         UserError::new(what, "set TMPDIR to a folder that you can write to").with_status(OWN_FAILURE)
     })?;
+    let latencies = LatencyFile::create().map_err(|e| e.with_status(OWN_FAILURE))?;
     program.envs.push(("LOCKSWAP_STATS".into(), Some(counters.path().into())));
+    program.envs.push(latencies.variable());
     // Caught before the program starts, so that none is lost; the program itself starts with the usual dispositions.
     let forwarded = FORWARDED.into_iter().filter(|s| !is_ignored(*s));
     let mut signals = SignalsInfo::<WithOrigin>::new(forwarded.chain([SIGCHLD]))?;
     let mut child = program.spawn(|_| {}).map_err(|error| not_started(&program, &error))?;
     let status = wait(&mut child, &mut signals)?;
-    let stats = Stats::read(&selection, counters.as_file())?;
-    drop(counters);
+    let stats = Stats::read(&selection, counters.as_file(), &latencies.read()?)?;
+    drop((counters, latencies));
     if args.summary {
         // A closed stderr must not change how the program's end is reported.
         let _ = io::stderr().write_all(stats.words(&status).as_bytes());
@@ -109,6 +123,22 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         }
     }
     end_as(status)
+}
+
+/// Refuses windows and targets for a lock that has none.
+fn check_asl(selection: &Selection, asl: &AslArgs, slos: &[Slo]) -> Result<(), UserError> {
+    let option = match (asl.asl_max_window, slos) {
+        (Some(_), _) => "--asl-max-window",
+        (None, [_, ..]) => "--slo",
+        (None, []) => return Ok(()),
+    };
+    let variable = || std::env::var(VARIABLES[0]).ok();
+    let lock = selection.lock.clone().or_else(variable).unwrap_or_default();
+    if lock == "asl" || lock.starts_with("asl-") {
+        return Ok(());
+    }
+    let what = format!("{option} means something to the locks of LibASL only");
+    Err(UserError::new(what, "add --lock asl").with_status(USAGE))
 }
 
 fn not_started(program: &Program, error: &io::Error) -> UserError {
@@ -181,8 +211,18 @@ struct Stats {
     passed_through: PassedThrough,
     threads_seen: u64,
     processes: u64,
+    epochs: Vec<Figures>,
+    epochs_misused: Misused,
     #[serde(skip)]
     plain: bool,
+}
+
+#[derive(Serialize)]
+struct Misused {
+    ends_without_start: u64,
+    starts_without_end: u64,
+    ignored: u64,
+    not_recorded: u64,
 }
 
 #[derive(Serialize)]
@@ -202,7 +242,7 @@ struct PassedThrough {
 }
 
 impl Stats {
-    fn read(selection: &Selection, file: &File) -> io::Result<Self> {
+    fn read(selection: &Selection, file: &File, latencies: &Latencies) -> io::Result<Self> {
         let mut bytes = [0; FILE_BYTES];
         std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, 0)?;
         let mut counters = [0; COUNT];
@@ -239,6 +279,13 @@ impl Stats {
             },
             threads_seen: of(Counter::Threads),
             processes: of(Counter::Processes),
+            epochs: latencies.epochs.iter().map(Figures::of).collect(),
+            epochs_misused: Misused {
+                ends_without_start: of(Counter::EpochsNotStarted),
+                starts_without_end: of(Counter::EpochsNotEnded),
+                ignored: of(Counter::EpochsIgnored),
+                not_recorded: latencies.unrecorded,
+            },
             plain,
         })
     }
@@ -273,7 +320,22 @@ impl Stats {
         let some: Vec<String> = reasons.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} {why}")).collect();
         text += &if some.is_empty() { "nothing".into() } else { some.join(", ") };
         let threads = count(self.threads_seen, "thread", "threads");
-        text + &format!("\n  seen            {threads} in {}\n", count(self.processes, "process", "processes"))
+        text += &format!("\n  seen            {threads} in {}\n", count(self.processes, "process", "processes"));
+        for epoch in &self.epochs {
+            text += &format!("  epoch           {}\n", epoch.words());
+        }
+        let Misused { ends_without_start, starts_without_end, ignored, not_recorded } = self.epochs_misused;
+        let misuses = [
+            (ends_without_start, "ended without a start"),
+            (starts_without_end, "started without an end"),
+            (ignored, "ignored (too many ids, or an impossible percentile)"),
+            (not_recorded, "not recorded (too many ids)"),
+        ];
+        let some: Vec<String> = misuses.iter().filter(|(n, _)| *n > 0).map(|(n, how)| format!("{n} {how}")).collect();
+        if !some.is_empty() {
+            text += &format!("  misused epochs  {}\n", some.join(", "));
+        }
+        text
     }
 }
 

@@ -121,6 +121,22 @@ impl Timed {
     }
 }
 
+/// What a lock asks the platform about the CPU that it runs on, over and over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asks {
+    /// The locality group or the last-level-cache group.
+    pub locality: bool,
+    /// The kind of the core.
+    pub kind: bool,
+}
+
+impl Asks {
+    /// What two locks ask together.
+    pub const fn and(self, other: Self) -> Self {
+        Asks { locality: self.locality || other.locality, kind: self.kind || other.kind }
+    }
+}
+
 /// The facts about one lock algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockInfo {
@@ -141,6 +157,17 @@ pub struct LockInfo {
 }
 
 impl LockInfo {
+    /// What the lock asks about CPUs, so that nobody reads the machine for one that does not care.
+    pub fn asks(&self) -> Asks {
+        let by_kind = self.family == Family::Asymmetric || ["shfllock-kind", "shfl-pb10"].contains(&self.id);
+        let by_place = match self.family {
+            Family::Numa => true,
+            Family::Shuffle => !by_kind,
+            _ => ["asl-cna", "cohort-rw", "shfllock-rw"].contains(&self.id),
+        };
+        Asks { locality: by_place, kind: by_kind }
+    }
+
     /// Whether the lock stays fast with more running threads than CPUs: no hand-off has to wait for a thread that spins
     /// without a CPU.
     ///

@@ -1,18 +1,33 @@
 //! What the machine is like: its topology, the kinds of its cores, the time a cache line takes from one core to another,
 //! and the shortest round trip through them.
 //!
-//! Without the feature `std` there is what the preload library needs when a program starts: reading the topology and a
-//! stored route, into memory that the caller provides.
-//!
-//! - [`files`] reads the machine's description, sysfs, from any folder; [`captured`] is one kept in a text;
-//! - [`topology`] is what was read, [`kinds`] sorts the CPUs into fast and slow ones;
-//! - [`places`] turns it into what locks ask for: which CPUs count as near each other, and which are big.
-#![cfg_attr(not(feature = "std"), no_std)]
+//! What the preload library needs, too, is in `lockswap-topology`; its modules are here under the same names.
+//! - [`captured`] is a folder such as `/sys` kept in a text;
+//! - [`cgroup`] reads to which CPUs a control group confines a process.
 
-#[cfg(feature = "std")]
 pub mod captured;
-pub mod cpuset;
-pub mod files;
-pub mod kinds;
-pub mod places;
-pub mod topology;
+pub mod cgroup;
+
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+pub use lockswap_topology::{cpuset, files, kinds, places, shared, topology};
+
+use cpuset::CpuSet;
+use files::{Files, Folder};
+use topology::{Topology, Wanted};
+
+/// Everything that `files` say about a machine; `allowed` are the CPUs that the process may use, `None` if all.
+pub fn read(files: &impl Files, allowed: Option<&CpuSet>) -> Box<Topology> {
+    let mut topology = Box::new(Topology::UNKNOWN);
+    topology.read(files, allowed, Wanted::ALL);
+    topology
+}
+
+/// Opens the folder at `path`.
+pub fn open(path: &Path) -> io::Result<Folder> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    Folder::open(&path).map_err(|error| io::Error::from_raw_os_error(error.into_raw()))
+}

@@ -19,7 +19,7 @@ fn set(list: &str) -> CpuSet {
 }
 
 fn read(files: &Captured) -> Box<Topology> {
-    Topology::of(files, None)
+    lockswap_machine::read(files, None)
 }
 
 /// The groups of one sort, each as a list of CPUs.
@@ -180,10 +180,10 @@ fn a_sandbox_that_shows_only_numbers() {
 
 #[test]
 fn a_machine_that_shows_nothing_has_the_cpus_of_the_process() {
-    let topology = Topology::of(&Captured::default(), Some(&set("2,3")));
+    let topology = lockswap_machine::read(&Captured::default(), Some(&set("2,3")));
     assert_eq!(topology.online(), &set("2-3"));
     assert_eq!(places(&topology).2.groups, 1);
-    assert_eq!(places(&Topology::of(&Captured::default(), None)).2.cpus, 0);
+    assert_eq!(places(&lockswap_machine::read(&Captured::default(), None)).2.cpus, 0);
 }
 
 #[test]
@@ -216,21 +216,21 @@ fn dense_cores_are_another_kind() {
 
 #[test]
 fn a_process_sees_its_own_cpus_first() {
-    let epyc = Topology::of(&machine!("epyc-7742-2s-nps4"), Some(&set("72-79,300")));
+    let epyc = lockswap_machine::read(&machine!("epyc-7742-2s-nps4"), Some(&set("72-79,300")));
     assert_eq!(epyc.allowed(), &set("72-79"));
     let (level, places, summary) = places(&epyc);
     assert_eq!((level, summary.cpus, summary.groups), (Level::Llc, 8, 2));
     assert_eq!([72, 76, 0].map(|cpu| places[cpu].group()), [Some(0), Some(1), Some(2)]);
     // On one cache nothing is far.
-    let ccx = Topology::of(&machine!("epyc-7742-2s-nps4"), Some(&set("0-3,128-131")));
+    let ccx = lockswap_machine::read(&machine!("epyc-7742-2s-nps4"), Some(&set("0-3,128-131")));
     assert_eq!(choose(&ccx, None, None).0, Level::Node);
 }
 
 #[test]
 fn a_process_on_little_cpus_alone_has_no_big_ones_to_wait_for() {
-    let m1 = Topology::of(&machine!("apple-m1"), Some(&set("0-2")));
+    let m1 = lockswap_machine::read(&machine!("apple-m1"), Some(&set("0-2")));
     assert_eq!(places(&m1).2.little, 0);
-    let mut declared = Topology::of(&machine!("apple-m1"), Some(&set("0-2")));
+    let mut declared = lockswap_machine::read(&machine!("apple-m1"), Some(&set("0-2")));
     declared.declare_big(&set("4-7"));
     assert_eq!(places(&declared).2.little, 3);
 }
@@ -289,19 +289,19 @@ fn a_folder_on_disk_reads_like_the_text_of_it() {
     let captured = machine!("apple-m1");
     let dir = std::env::temp_dir().join(format!("lockswap-machine-{}", std::process::id()));
     captured.write_to(&dir).unwrap();
-    let folder = Folder::open_path(&dir).unwrap();
-    let topology = Topology::of(&folder, None);
+    let folder = lockswap_machine::open(&dir).unwrap();
+    let topology = lockswap_machine::read(&folder, None);
     std::fs::remove_dir_all(&dir).unwrap();
     assert_eq!(groups(&topology, Group::Llc), ["0-3", "4-7"]);
     assert_eq!(big(&topology), "4-7");
-    assert!(Folder::open_path(&dir).is_err());
+    assert!(lockswap_machine::open(&dir).is_err());
 }
 
 #[test]
 fn this_machine_can_be_read() {
     let folder = Folder::open(c"/sys").unwrap();
     let allowed = CpuSet::of_this_thread();
-    let here = Topology::of(&folder, Some(&allowed));
+    let here = lockswap_machine::read(&folder, Some(&allowed));
     assert_eq!(here.allowed(), &allowed);
     let summary = find(&here, choose(&here, None, None).0, |_, _| {});
     assert!(summary.cpus == allowed.len() && summary.groups >= 1);

@@ -2,7 +2,7 @@
 //! call of a replaced function, whichever is first. Nothing here allocates or takes a lock.
 
 use crate::functions::{self, ACTIVE, REAL};
-use crate::{c11, cancel, cond, counters, epoch, generation, mutex, outside, pool, rwlock, spin, tls};
+use crate::{c11, cancel, cond, counters, epoch, generation, machine, mutex, outside, pool, rwlock, spin, tls};
 use core::ffi::{c_char, c_int, c_void, CStr};
 use core::fmt::{self, Write};
 use core::mem::MaybeUninit;
@@ -11,10 +11,9 @@ use libc::{pthread_attr_t, pthread_t};
 use lockswap_locks::asymmetric::latency::FILE_WORDS;
 use lockswap_locks::counters::{Counter, FILE_BYTES};
 use lockswap_locks::for_each_lock;
+use lockswap_locks::info::Asks;
 use lockswap_locks::registry::{self, Role};
-use lockswap_platform::{
-    parse_duration, set_big, set_override, set_route, window, CpuList, Native, Single, TopologyOverride,
-};
+use lockswap_platform::{parse_duration, set_route, window, CpuList, Native, Single};
 use syscalls::{syscall, Sysno};
 
 /// Exit status when the environment asks for something that does not exist: as a shell's "command not found".
@@ -49,14 +48,15 @@ pub fn initialise(environment: *const *const c_char) {
     }
 }
 
-struct Environment(*const *const c_char);
+/// The process's environment.
+pub struct Environment(*const *const c_char);
 
 impl Environment {
     /// The value of the variable `name`, if it is set and not empty.
     ///
     /// # Safety
     /// The list is the process's environment and does not change meanwhile.
-    unsafe fn get(&self, name: &str) -> Option<&'static CStr> {
+    pub unsafe fn get(&self, name: &str) -> Option<&'static CStr> {
         let mut next = self.0;
         // SAFETY: as for this call.
         unsafe {
@@ -76,7 +76,7 @@ impl Environment {
     ///
     /// # Safety
     /// As for [`Environment::get`].
-    unsafe fn cpus(&self, name: &str) -> Option<CpuList<'static>> {
+    pub unsafe fn cpus(&self, name: &str) -> Option<CpuList<'static>> {
         // SAFETY: as for this call.
         let text = unsafe { self.get(name) }?.to_bytes();
         match CpuList::parse(text) {
@@ -130,21 +130,13 @@ unsafe fn install(environment: &Environment) {
         let rwlock = environment.lock("LOCKSWAP_RWLOCK", Role::RwLock, default(Role::RwLock));
         let spin = environment.lock("LOCKSWAP_SPIN", Role::Spin, default(Role::Spin));
         let verbose = environment.get("LOCKSWAP_VERBOSE").is_some();
-        if let Some(text) = environment.get("LOCKSWAP_TOPOLOGY") {
-            match TopologyOverride::parse(text.to_bytes()) {
-                Some(topology) => set_override(topology),
-                None => die(format_args!(
-                    "LOCKSWAP_TOPOLOGY={} is not NODESxCPUS, for instance 2x1",
-                    Lossy(text.to_bytes())
-                )),
-            }
-        }
         if let Some(route) = environment.cpus("LOCKSWAP_ROUTE") {
             set_route(route);
         }
-        if let Some(cpus) = environment.cpus("LOCKSWAP_BIG") {
-            set_big(cpus);
-        }
+        let locks = [(Role::Mutex, mutex), (Role::RwLock, rwlock), (Role::Spin, spin)];
+        let asks = locks.iter().filter_map(|(role, id)| registry::find(*role, id));
+        let asks = asks.fold(Asks::default(), |asks, entry| asks.and(entry.info.asks()));
+        let learnt = machine::learn(environment, asks);
         if let Some(file) = environment.map_file("LOCKSWAP_STATS", FILE_BYTES, verbose) {
             counters::set_file(file.cast());
             generation::start_counting();
@@ -195,6 +187,9 @@ unsafe fn install(environment: &Environment) {
         counters::count(Counter::Threads);
         if verbose {
             complain(format_args!("mutex {mutex}, rwlock {rwlock}, spin {spin}"));
+            if let Some(learnt) = learnt {
+                complain(format_args!("{learnt}"));
+            }
         }
     }
 }
@@ -371,7 +366,7 @@ impl Write for Line {
 }
 
 /// Text that may not be valid UTF-8.
-struct Lossy<'a>(&'a [u8]);
+pub struct Lossy<'a>(pub &'a [u8]);
 
 impl fmt::Display for Lossy<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

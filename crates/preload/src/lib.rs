@@ -5,6 +5,7 @@
 //! - [`mutex`], [`cond`], [`rwlock`], [`spin`] and [`c11`] are the functions;
 //! - [`epoch`] keeps the epochs of LibASL, which a program marks itself;
 //! - [`generation`] marks objects as seen, and repairs them in the child of a fork;
+//! - [`machine`] finds out which CPUs are near each other and which are big, for locks that ask;
 //! - [`outside`] keeps the locks that are too large for a pthread object;
 //! - [`pool`] provides queue nodes, [`tls`] the few words that each thread has.
 //!
@@ -20,6 +21,7 @@ mod deadline;
 mod epoch;
 mod functions;
 mod generation;
+mod machine;
 mod mutex;
 mod outside;
 mod pool;

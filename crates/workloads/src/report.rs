@@ -38,6 +38,7 @@ pub struct Report {
     /// (`read`, `read-little`) where the workload has classes.
     pub latency: BTreeMap<String, Distribution>,
     /// Thread by thread.
+    #[serde(default)]
     pub per_thread: Vec<ThreadReport>,
 }
 
@@ -262,9 +263,8 @@ pub fn medians(reports: &[Value]) -> Value {
             let middle = numbers.len() / 2;
             let median =
                 if numbers.len() % 2 == 1 { numbers[middle] } else { (numbers[middle - 1] + numbers[middle]) / 2.0 };
-            let whole = reports.iter().all(Value::is_u64) && median.fract() == 0.0;
-            if whole {
-                Value::from(median as u64)
+            if reports.iter().all(Value::is_u64) {
+                Value::from(median.round() as u64)
             } else {
                 Value::from(median)
             }

@@ -1,43 +1,39 @@
 //! `lockswap bench direct`: each lock behind the pthread functions, and called directly as in a program that was changed
 //! by hand, in one interleaved run of the same workloads.
 
-use super::{numbers_of, ratio_to, show, BenchArgs, LockResult, Quartiles};
+use super::job::Work;
+use super::micro::show;
+use super::numbers::{self, numbers_of, ratio_to, LockResult, Measurements};
+use super::{Common, Quartiles};
 use crate::terminal;
-use anyhow::Context;
 use lockswap_locks::info::Family;
 use lockswap_locks::registry::{self, Entry, Role};
 use lockswap_study::machine::Machine;
-use lockswap_workloads::crew::Timing;
-use lockswap_workloads::kv;
-use lockswap_workloads::micro::{Effort, Unit};
-use lockswap_workloads::price::{self, KEY_VALUE, UNCONTENDED};
+use lockswap_workloads::micro::Unit;
+use lockswap_workloads::price::{KEY_VALUE, UNCONTENDED};
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::process::ExitCode;
 
 /// Ids and units of the numbers.
-pub const MEASUREMENTS: &[(&str, &str)] = &[(KEY_VALUE, "ns"), (UNCONTENDED, "ns")];
+const MEASUREMENTS: &[(&str, &str)] = &[(KEY_VALUE, "ns"), (UNCONTENDED, "ns")];
 
 /// What LiTL's authors found for programs under contention on the average of their locks (USENIX ATC 2016, section 4.3).
 const STUDY: f64 = 0.05;
 
 /// Each lock twice, side by side. Where it is glibc's, there is no lock of ours to call.
-pub fn results(locks: Vec<String>) -> Vec<LockResult> {
+fn results(locks: Vec<String>) -> Vec<LockResult> {
     let is_ours = |entry: &Entry| entry.info.family != Family::Native;
     let replaced = locks.into_iter().filter(|lock| registry::find(Role::Mutex, lock).is_some_and(is_ours));
     let both = |lock: String| [LockResult { directly: true, ..LockResult::new(lock.clone()) }, LockResult::new(lock)];
     replaced.flat_map(both).collect()
 }
 
-/// The numbers of this process.
-pub fn measure(args: &BenchArgs) -> anyhow::Result<[(&'static str, f64); 2]> {
-    // The lock is always wanted, yet holder and waiters can run at once.
-    let threads = std::thread::available_parallelism().map_or(2, |n| n.get().max(2));
-    let kv = kv::Config { timing: Timing::lasting(250_000_000), ..kv::Config::new(threads) };
-    let effort = Effort { single: Duration::from_millis(30), ..Effort::default() };
-    match &args.directly {
-        Some(id) => price::direct(id, &kv, &effort).with_context(|| format!("there is no mutex lock '{id}'")),
-        None => Ok(price::interposed(&kv, &effort)),
-    }
+/// Measures both forms of every lock.
+pub fn run(common: &Common) -> anyhow::Result<ExitCode> {
+    let results = results(numbers::selection(&common.lock)?);
+    let measurements = Measurements { part: Some("direct"), ids: MEASUREMENTS.to_vec() };
+    let work = |result: &LockResult| Work::Price { directly: result.directly.then(|| result.lock.clone()) };
+    numbers::run(results, common, &measurements, work, render)
 }
 
 /// How many times longer the interposed lock takes than the direct one; `id` tells the workload.
@@ -49,7 +45,7 @@ fn price(pair: &[LockResult], id: &str) -> Option<Quartiles> {
 }
 
 /// The table.
-pub fn render(results: &[LockResult]) -> String {
+fn render(results: &[LockResult]) -> String {
     let mut text = format!("{}\n\n", Machine::here().words());
     let headings =
         ["lock", "kv direct", "interposed", "ratio", "", "uncontended direct", "interposed", "ratio", "difference"];
@@ -61,16 +57,15 @@ pub fn render(results: &[LockResult]) -> String {
         differences.push((kv.median - 1.0).abs());
         let time = |result, id| numbers_of(result, id).map_or(0.0, |numbers| numbers.median);
         let shown = |result, id| show(time(result, id), Unit::Nanoseconds);
-        let ratio = |ratio: Quartiles| format!("{:.2} ±{:.2}", ratio.median, ratio.spread());
         table.add_row([
             direct.lock.clone(),
             shown(direct, KEY_VALUE),
             shown(interposed, KEY_VALUE),
-            ratio(kv),
+            kv.to_string(),
             verdict(kv).to_owned(),
             shown(direct, UNCONTENDED),
             shown(interposed, UNCONTENDED),
-            ratio(alone),
+            alone.to_string(),
             show_difference(time(interposed, UNCONTENDED) - time(direct, UNCONTENDED)),
         ]);
     }
@@ -121,8 +116,8 @@ fn show_difference(ns: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::tests::result;
-    use crate::bench::{INTERPOSED, PTHREAD};
+    use crate::bench::numbers::tests::result;
+    use crate::selection::{INTERPOSED, PLAIN as PTHREAD};
 
     #[test]
     fn both_forms_of_each_lock_stand_side_by_side() {

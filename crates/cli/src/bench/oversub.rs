@@ -1,98 +1,125 @@
-//! `lockswap bench oversub`: more threads than CPUs on one mutex.
+//! `lockswap bench oversub`: more threads than CPUs on one mutex, or on one read-write lock.
 
-use super::{numbers_of, ratio_to, show, BenchArgs, LockResult, PTHREAD};
+use super::job::{Job, Work};
+use super::readers::rwlocks;
+use super::series::{self, misuse, ns, Measured, Options, Point, Series};
+use super::Common;
+use crate::selection::{INTERPOSED, PLAIN};
 use crate::terminal;
-use lockswap_platform::Native;
-use lockswap_study::machine::Machine;
-use lockswap_workloads::counter::{self, Config};
-use lockswap_workloads::hardware::Hardware;
-use lockswap_workloads::micro::Unit;
-use lockswap_workloads::pthread::{Kind, Mutex};
-use std::fmt::Write as _;
+use lockswap_locks::registry::Role;
+use lockswap_workloads::{counter, readers};
+use serde_json::{json, Map};
+use std::process::ExitCode;
 use std::time::Duration;
-
-const ACQUISITION: &str = "oversub";
-const LONGEST_WAIT: &str = "longest_wait";
-const STALLED: &str = "stalled_threads";
-
-/// Ids and units of the numbers.
-pub const MEASUREMENTS: &[(&str, &str)] = &[(ACQUISITION, "ns"), (LONGEST_WAIT, "ns"), (STALLED, "threads")];
 
 /// A thread that waits longer than this for one acquisition has stalled.
 const STALL: Duration = Duration::from_secs(1);
 
-fn config(args: &BenchArgs) -> Config {
-    Config::oversubscribed(args.threads.map_or(16, |threads| threads as usize))
+/// Arguments of `lockswap bench oversub`.
+#[derive(clap::Args)]
+pub struct OversubArgs {
+    /// Competing threads
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    threads: u32,
+    /// Measure read-write locks instead, these besides the baselines, or with no ID all of them; nine reads for a write
+    #[arg(long, value_name = "ID", value_delimiter = ',', num_args = 0..)]
+    rwlock: Option<Vec<String>>,
+    #[command(flatten)]
+    options: Options,
 }
 
-/// The numbers of this process.
-pub fn measure(args: &BenchArgs) -> [(&'static str, f64); 3] {
-    let report = counter::run::<Native, _>(&config(args), &Hardware::default(), &*Mutex::new(Kind::Normal));
-    let longest: Vec<u64> = report.per_thread.iter().filter_map(|thread| thread.longest_ns).collect();
-    let stalled = longest.iter().filter(|wait| u128::from(**wait) > STALL.as_nanos()).count();
-    [
-        (ACQUISITION, report.duration_ns as f64 / report.ops.max(1) as f64),
-        (LONGEST_WAIT, longest.into_iter().max().unwrap_or_default() as f64),
-        (STALLED, stalled as f64),
-    ]
+impl OversubArgs {
+    fn work(&self, role: Role) -> Work {
+        let threads = self.threads as usize;
+        let usual = counter::Config::oversubscribed(threads);
+        let timing = self.options.timing(usual.timing);
+        match role {
+            Role::RwLock => Work::Readers(readers::Config { timing, ..readers::Config::new(threads) }),
+            _ => Work::Counter(counter::Config { timing, ..usual }),
+        }
+    }
 }
 
-/// The largest number of all rounds.
-fn worst(result: &LockResult, id: &str) -> f64 {
-    result.rounds.iter().filter_map(|round| round.get(id)).copied().fold(0.0, f64::max)
+/// Runs `lockswap bench oversub`.
+pub fn run(args: &OversubArgs, common: &Common) -> anyhow::Result<ExitCode> {
+    let (role, locks) = match &args.rwlock {
+        Some(_) if !common.lock.is_empty() => {
+            return Err(misuse("--lock and --rwlock measure different objects", "write one of them"));
+        }
+        Some(wanted) => (Role::RwLock, rwlocks(wanted)?),
+        None => {
+            let all = Common { all: common.lock.is_empty(), ..common.clone() };
+            (Role::Mutex, series::locks(&all, Role::Mutex, &[PLAIN, INTERPOSED], &[])?)
+        }
+    };
+    let seats = args.options.seats(false)?;
+    let point = |lock: String| {
+        let little = json!(args.options.little.as_ref().map(ToString::to_string));
+        let about = Map::from_iter([("little".to_owned(), little)]);
+        Point { lock, role, about, job: Job { work: args.work(role), seats: seats.clone() } }
+    };
+    let common = Common { rounds: common.rounds.or(Some(7)), ..common.clone() };
+    let series = Series::run(locks.into_iter().map(point).collect(), &common)?;
+    series.finish(&render(&series, args, role))
 }
 
-/// The table.
-pub fn render(results: &[LockResult], args: &BenchArgs) -> String {
-    let mut text = format!("{}\n\n", Machine::here().words());
-    let Some(baseline) = results.iter().find(|result| result.lock == PTHREAD) else { return text };
-    let headings = ["lock", "acquisition", "ratio to pthread", "longest wait", "worst round", "stalls"];
-    let mut table = terminal::table(&headings, &[1, 2, 3, 4, 5]);
-    for result in results {
-        let (Some(time), Some(wait)) = (numbers_of(result, ACQUISITION), numbers_of(result, LONGEST_WAIT)) else {
-            continue;
-        };
-        let ratio = ratio_to(result, ACQUISITION, baseline, ACQUISITION);
-        let ratio = ratio.map(|ratio| format!("{:.2} ±{:.2}", ratio.median, ratio.spread()));
-        let stalls: f64 = result.rounds.iter().filter_map(|round| round.get(STALLED)).sum();
+/// The longest wait of any thread in each round, ns.
+fn longest(measured: &Measured) -> impl Iterator<Item = u64> + '_ {
+    let of = |report: &lockswap_workloads::report::Report| {
+        report.per_thread.iter().filter_map(|thread| thread.longest_ns).max().unwrap_or_default()
+    };
+    measured.rounds.iter().map(of)
+}
+
+/// Threads that have stalled, in all rounds.
+fn stalls(measured: &Measured) -> usize {
+    let threads = measured.rounds.iter().flat_map(|report| &report.per_thread);
+    threads.filter(|thread| thread.longest_ns.is_some_and(|wait| u128::from(wait) > STALL.as_nanos())).count()
+}
+
+fn render(series: &Series, args: &OversubArgs, role: Role) -> String {
+    let Some(baseline) = series.measured.first() else { return String::new() };
+    let name = if role == Role::RwLock { "rwlock" } else { "lock" };
+    let headings = [name, "acquisition", "ratio to pthread", "fairness", "longest wait", "worst round", "stalls"];
+    let mut table = terminal::table(&headings, &[1, 2, 3, 4, 5, 6]);
+    for own in &series.measured {
+        let Some(median) = own.median() else { continue };
+        let ratio = Series::ratio(own, baseline, |report| 1.0 / report.throughput);
+        let waits = super::Quartiles::of(longest(own).map(|ns| ns as f64).collect());
+        let stalls = stalls(own);
         table.add_row([
-            result.lock.clone(),
-            show(time.median, Unit::Nanoseconds),
-            ratio.unwrap_or_default(),
-            format!("{:.1} ms", wait.median / 1e6),
-            format!("{:.1} ms", worst(result, LONGEST_WAIT) / 1e6),
-            if stalls == 0.0 { "none".to_owned() } else { format!("{stalls:.0} threads") },
+            own.point.lock.clone(),
+            ns(1e9 / median.throughput),
+            ratio.map(|ratio| ratio.to_string()).unwrap_or_default(),
+            format!("{:.2}", median.fairness_factor),
+            waits.map(|waits| format!("{:.1} ms", waits.median / 1e6)).unwrap_or_default(),
+            format!("{:.1} ms", longest(own).max().unwrap_or_default() as f64 / 1e6),
+            if stalls == 0 { "none".to_owned() } else { format!("{stalls} threads") },
         ]);
     }
-    text += &terminal::lines(&table);
-    let _ = writeln!(
-        text,
-        "\n{} threads, each {} numbers inside and {} outside the lock; {} rounds of {} s\n\
-         acquisition: time from one to the next, median of the rounds; its ratio to pthread in the same round, ± half the\n\
-         distance between the quartiles: below 1 is faster. longest wait: of any thread for one acquisition, median of\n\
-         the rounds, and in the worst round. stalls: threads that waited over {} s for one, in all rounds.",
-        config(args).threads,
-        config(args).inside,
-        config(args).outside,
-        baseline.rounds.len(),
-        config(args).timing.duration as f64 / 1e9,
-        STALL.as_secs(),
-    );
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::bench::tests::{parse, result};
-
-    #[test]
-    fn the_table_shows_ratios_waits_and_stalls() {
-        let numbers = |ns, wait, stalled| [(ACQUISITION, ns), (LONGEST_WAIT, wait), (STALLED, stalled)];
-        let (base, first, second) = (numbers(100.0, 5e6, 0.0), numbers(50.0, 7e6, 0.0), numbers(50.0, 1.5e9, 2.0));
-        let results = [result(PTHREAD, &[&base, &base]), result("ttas", &[&first, &second])];
-        let text = render(&results, &parse(&["oversub", "--threads", "9"]));
-        assert!(text.contains("0.50 ±0.00") && text.contains("1500.0 ms") && text.contains("2 threads"), "{text}");
-        assert!(text.contains("9 threads, each") && text.contains("none"), "{text}");
-    }
+    let work = match args.work(role) {
+        Work::Readers(config) => format!(
+            "{} threads, {} % of the operations read, {} steps inside and {} outside the lock",
+            config.threads, config.read_percent, config.reading, config.outside
+        ),
+        Work::Counter(config) => {
+            format!(
+                "{} threads, each {} steps inside and {} outside the lock",
+                config.threads, config.inside, config.outside
+            )
+        }
+        _ => String::new(),
+    };
+    let duration = args.options.timing(counter::Config::oversubscribed(1).timing).duration;
+    let rounds = baseline.rounds.len();
+    terminal::lines(&table)
+        + &format!(
+            "\n{work}; {rounds} rounds of {} s\n\
+             acquisition: time from one to the next, median of the rounds; its ratio to pthread in the same round, ± half the\n\
+             distance between the quartiles: below 1 is faster. fairness: share of the busier half of the threads, 0.5 is fair.\n\
+             longest wait: of any thread for one acquisition, median of the rounds, and in the worst round. stalls: threads\n\
+             that waited over {} s for one, in all rounds.\n",
+            duration as f64 / 1e9,
+            STALL.as_secs(),
+        )
 }

@@ -6,6 +6,7 @@ mod doctor;
 mod library;
 mod list;
 mod run;
+mod slo;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,10 @@ impl Place {
     fn lockswap(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lockswap"));
         command.args(args).current_dir(self.dir.path()).env("XDG_CACHE_HOME", self.path("cache")).stdin(Stdio::null());
-        for name in ["LD_PRELOAD", "LOCKSWAP_LOCK", "LOCKSWAP_RWLOCK", "LOCKSWAP_SPIN", "LOCKSWAP_STATS", "HOME"] {
+        for name in ["LD_PRELOAD", "LOCKSWAP_LOCK", "LOCKSWAP_RWLOCK", "LOCKSWAP_SPIN", "LOCKSWAP_STATS", "HOME"]
+            .into_iter()
+            .chain(["LOCKSWAP_SLO", "LOCKSWAP_ASL_MAX_WINDOW", "LOCKSWAP_LATENCIES", "LOCKSWAP_BIG"])
+        {
             command.env_remove(name);
         }
         command
@@ -84,7 +88,7 @@ fn a_reader_that_goes_away_makes_no_panic() {
 #[test]
 fn every_help_page_has_an_example() {
     let place = Place::new();
-    for subcommand in ["run", "compare", "list", "doctor", "preload-path", "bench", "torture"] {
+    for subcommand in ["run", "compare", "slo", "list", "doctor", "preload-path", "bench", "torture"] {
         let help = text(&place.output(&[subcommand, "--help"]).stdout);
         assert!(help.contains("Example"), "{subcommand}: {help}");
     }
@@ -99,6 +103,16 @@ fn wrong_usage_ends_with_status_two() {
         &["nonsense"][..],
         &["run"],
         &["run", "--lock", "nonsense", "--", "true"],
+        &["run", "--lock", "asl", "--slo", "5=50", "--", "true"],
+        &["run", "--lock", "asl", "--slo", "5", "--", "true"],
+        &["run", "--lock", "asl", "--asl-max-window", "1h", "--", "true"],
+        &["run", "--lock", "asl", "--asl-fifo", "ttas", "--", "true"],
+        &["run", "--lock", "ticket", "--asl-fifo", "mcs", "--", "true"],
+        &["run", "--lock", "ticket", "--slo", "5=50us", "--", "true"],
+        &["run", "--asl-max-window", "1ms", "--", "true"],
+        &["slo", "--from", "10us", "--to", "1ms", "--", "true"],
+        &["slo", "--epoch", "5", "--from", "10us", "--to", "1ms", "--steps", "1", "--", "true"],
+        &["slo", "--epoch", "5", "--from", "10us", "--to", "1ms", "--metric", "(", "--", "true"],
         &["compare", "--lock", "futex,nonsense", "--", "true"],
         &["compare", "--runs", "0", "--", "true"],
         &["compare", "--timeout", "-1", "--", "true"],

@@ -13,8 +13,15 @@ pub trait Files {
     fn read<'b>(&self, path: fmt::Arguments<'_>, buffer: &'b mut [u8]) -> Option<&'b [u8]>;
 }
 
+/// A folder that may not be there.
+impl<F: Files> Files for Option<F> {
+    fn read<'b>(&self, path: fmt::Arguments<'_>, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+        self.as_ref()?.read(path, buffer)
+    }
+}
+
 /// Longest path below the folder, with the byte that ends it.
-const PATH_BYTES: usize = 128;
+const PATH_BYTES: usize = 512;
 /// Longest file: a list of 4096 CPUs, none of which has a neighbour with the next number, takes 10 KB, but no machine is
 /// numbered like that.
 const TEXT_BYTES: usize = 4096;
@@ -29,14 +36,6 @@ impl Folder {
         let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
         // SAFETY: the path is a C string.
         unsafe { syscall!(Sysno::openat, libc::AT_FDCWD, path.as_ptr(), flags) }.map(Folder)
-    }
-
-    /// Opens the folder at `path`.
-    #[cfg(feature = "std")]
-    pub fn open_path(path: &std::path::Path) -> std::io::Result<Self> {
-        use std::os::unix::ffi::OsStrExt;
-        let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
-        Self::open(&path).map_err(|error| std::io::Error::from_raw_os_error(error.into_raw()))
     }
 }
 

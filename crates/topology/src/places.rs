@@ -63,6 +63,8 @@ pub enum Reason {
     Asked,
     /// The user named another one, of which the machine shows nothing.
     NotVisible(Level),
+    /// The machine shows no last-level cache that cores share.
+    NoCaches,
     /// No node has several last-level caches.
     OneCachePerNode,
     /// A node has several last-level caches.
@@ -81,6 +83,7 @@ impl fmt::Display for Reason {
             Reason::NotVisible(level) => {
                 write!(f, "LOCKSWAP_LEVEL={} asks for caches, but no shared ones are visible", level.name())
             }
+            Reason::NoCaches => f.write_str("no last-level caches that cores share are visible"),
             Reason::OneCachePerNode => f.write_str("no node has several last-level caches"),
             Reason::SeveralCachesPerNode => {
                 f.write_str("a node has several last-level caches, and leaving one's cache is the largest step")
@@ -113,6 +116,9 @@ pub fn choose(topology: &Topology, asked: Option<Level>, steps: Option<Steps>) -
         Some(level) => return (level, Reason::Asked),
         None => {}
     }
+    if !topology.caches_are_shared() {
+        return (Level::Node, Reason::NoCaches);
+    }
     if !several_caches_in_a_node(topology) {
         return (Level::Node, Reason::OneCachePerNode);
     }
@@ -126,12 +132,11 @@ pub fn choose(topology: &Topology, asked: Option<Level>, steps: Option<Steps>) -
 fn several_caches_in_a_node(topology: &Topology) -> bool {
     let place = |cpu| (topology.group(Group::Node, cpu), topology.group(Group::Llc, cpu));
     let allowed = topology.allowed();
-    topology.caches_are_shared()
-        && allowed.iter().any(|cpu| {
-            let (node, llc) = place(cpu);
-            // The first CPU of the node has another cache.
-            allowed.iter().map(place).find(|other| other.0 == node).is_some_and(|other| other.1 != llc)
-        })
+    allowed.iter().any(|cpu| {
+        let (node, llc) = place(cpu);
+        // The first CPU of the node has another cache.
+        allowed.iter().map(place).find(|other| other.0 == node).is_some_and(|other| other.1 != llc)
+    })
 }
 
 /// What the user says about the machine, and which CPUs the process may use.
@@ -180,6 +185,14 @@ pub struct Summary {
     pub caches: usize,
     /// Little CPUs among them.
     pub little: usize,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = |n: usize| if n == 1 { "" } else { "s" };
+        let Summary { cpus, groups, caches, little } = *self;
+        write!(f, "{cpus} CPU{} in {groups} group{}, {caches} cache{}, {little} little", s(cpus), s(groups), s(caches))
+    }
 }
 
 /// Gives the place of each online CPU to `set`: of those that the process may use first.

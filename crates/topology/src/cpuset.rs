@@ -118,6 +118,7 @@ impl fmt::Debug for CpuSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::string::ToString;
 
     #[test]
     fn sets_are_written_as_linux_writes_them() {

@@ -102,14 +102,6 @@ impl Topology {
         kinds: Kinds::UNKNOWN,
     };
 
-    /// The machine that `files` describe; `allowed` are the CPUs that the process may use, `None` if all.
-    #[cfg(feature = "std")]
-    pub fn of(files: &impl Files, allowed: Option<&CpuSet>) -> Box<Self> {
-        let mut topology = Box::new(Self::UNKNOWN);
-        topology.read(files, allowed, Wanted::ALL);
-        topology
-    }
-
     /// Reads `files`, laid out like `/sys`, into a machine of which nothing was known. What they do not say stays
     /// unknown; `allowed` are the CPUs that the process may use, `None` if all.
     pub fn read(&mut self, files: &impl Files, allowed: Option<&CpuSet>, wanted: Wanted) {

@@ -1,0 +1,168 @@
+//! What the user says about LibASL: the lock below it, its windows, and targets for epochs.
+
+use std::ffi::OsString;
+
+use clap::ValueEnum;
+use lockswap_platform::{parse_duration, Ns};
+
+use crate::error::{UserError, USAGE};
+
+/// Options for the locks `asl*`.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct AslArgs {
+    /// Lock below `--lock asl`, which serves those who do not stand back [default: mcs]
+    #[arg(long, value_name = "LOCK", value_enum)]
+    pub asl_fifo: Option<Fifo>,
+    /// Longest time that a thread on a little core stands back, such as 500us [default: 100ms]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub asl_max_window: Option<Ns>,
+}
+
+/// The locks that LibASL is built over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Fifo {
+    /// MCS, spinning
+    Mcs,
+    /// The ticket lock, spinning
+    Ticket,
+    /// CNA: waiters of the same NUMA node first
+    Cna,
+    /// The futex lock, for more threads than CPUs: those who stand back sleep
+    Futex,
+}
+
+impl Fifo {
+    /// The id of LibASL over this lock.
+    pub fn asl(self) -> &'static str {
+        match self {
+            Fifo::Mcs => "asl",
+            Fifo::Ticket => "asl-ticket",
+            Fifo::Cna => "asl-cna",
+            Fifo::Futex => "asl-blocking",
+        }
+    }
+
+    /// The id of the lock itself.
+    pub fn alone(self) -> &'static str {
+        match self {
+            Fifo::Mcs => "mcs_spin",
+            Fifo::Ticket => "ticket",
+            Fifo::Cna => "cna",
+            Fifo::Futex => "futex",
+        }
+    }
+}
+
+impl AslArgs {
+    /// The lock that `--lock` and `--asl-fifo` choose together.
+    pub fn choose(&self, lock: Option<String>) -> Result<Option<String>, UserError> {
+        match (self.asl_fifo, lock.as_deref()) {
+            (None, _) => Ok(lock),
+            (Some(fifo), Some("asl")) => Ok(Some(fifo.asl().into())),
+            (Some(_), _) => Err(UserError::new("--asl-fifo needs --lock asl", "add --lock asl").with_status(USAGE)),
+        }
+    }
+
+    /// What the program's environment has for it.
+    pub fn environment(&self) -> Option<(OsString, Option<OsString>)> {
+        self.asl_max_window.map(|ns| ("LOCKSWAP_ASL_MAX_WINDOW".into(), Some(time_as_option(ns).into())))
+    }
+}
+
+/// A target from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slo {
+    /// The epoch's id.
+    pub id: i32,
+    /// Its target, ns.
+    pub ns: Ns,
+}
+
+/// The variable that sets targets whatever the program says.
+pub fn slo_variable(slos: &[Slo]) -> (OsString, Option<OsString>) {
+    let entries: Vec<String> = slos.iter().map(|slo| format!("{}={}", slo.id, time_as_option(slo.ns))).collect();
+    ("LOCKSWAP_SLO".into(), Some(entries.join(",").into()))
+}
+
+/// Reads `ID=TIME`.
+pub fn slo(text: &str) -> Result<Slo, String> {
+    let wrong = || "give an epoch's number and a time, as in 5=50us".to_owned();
+    let (id, time) = text.split_once('=').ok_or_else(wrong)?;
+    Ok(Slo { id: id.parse().map_err(|_| wrong())?, ns: duration(time)? })
+}
+
+/// Reads a time with its unit.
+pub fn duration(text: &str) -> Result<Ns, String> {
+    parse_duration(text).ok_or_else(|| "give a time with its unit, as in 50us, 1.5ms or 2s, at most an hour".to_owned())
+}
+
+/// A time as options take it: `50us`.
+pub fn time_as_option(ns: Ns) -> String {
+    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
+    let found = units.into_iter().find(|(unit, _)| ns > 0 && ns.is_multiple_of(*unit));
+    found.map_or_else(|| format!("{ns}ns"), |(unit, name)| format!("{}{name}", ns / unit))
+}
+
+/// A time for people, with three digits: `12.3 us`.
+pub fn time_in_words(ns: f64) -> String {
+    let (value, unit) = match ns {
+        ns if ns < 999.5 => return format!("{ns:.0} ns"),
+        ns if ns < 999_500.0 => (ns / 1e3, "us"),
+        ns if ns < 999_500_000.0 => (ns / 1e6, "ms"),
+        ns => (ns / 1e9, "s"),
+    };
+    let digits = match value {
+        value if value < 9.995 => 2,
+        value if value < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lock_below_is_part_of_the_id() {
+        let args = |fifo| AslArgs { asl_fifo: fifo, asl_max_window: None };
+        let asl = || Some("asl".to_owned());
+        assert_eq!(args(None).choose(asl()).unwrap(), asl());
+        assert_eq!(args(Some(Fifo::Futex)).choose(asl()).unwrap().as_deref(), Some("asl-blocking"));
+        assert!(args(Some(Fifo::Mcs)).choose(Some("ticket".into())).is_err());
+        assert!(args(Some(Fifo::Mcs)).choose(None).is_err());
+        for fifo in Fifo::value_variants() {
+            use lockswap_locks::registry::{find, Role};
+            assert!(find(Role::Mutex, fifo.asl()).is_some() && find(Role::Mutex, fifo.alone()).is_some());
+        }
+    }
+
+    #[test]
+    fn targets_are_an_id_and_a_time() {
+        assert_eq!(slo("5=50us"), Ok(Slo { id: 5, ns: 50_000 }));
+        assert_eq!(slo("-1=0"), Ok(Slo { id: -1, ns: 0 }));
+        for nonsense in ["5", "5=50", "=50us", "5=", "x=1ms", "5=1ms,6=1ms", "99999999999=1ms"] {
+            assert!(slo(nonsense).is_err(), "{nonsense}");
+        }
+        let (_, value) = slo_variable(&[Slo { id: 5, ns: 50_000 }, Slo { id: 7, ns: 0 }]);
+        assert_eq!(value.unwrap(), "5=50us,7=0ns");
+    }
+
+    #[test]
+    fn times_as_options_come_back() {
+        for ns in [0, 7, 1_000, 1_001, 50_000, 1_500_000, 100_000_000, 3_600_000_000_000] {
+            assert_eq!(duration(&time_as_option(ns)), Ok(ns));
+        }
+        assert_eq!(time_as_option(50_000), "50us");
+    }
+
+    #[test]
+    fn times_have_three_digits() {
+        let cases =
+            [(7.0, "7 ns"), (999.4, "999 ns"), (1_234.0, "1.23 us"), (99_960.0, "100 us"), (12_340_000.0, "12.3 ms")];
+        for (ns, words) in cases {
+            assert_eq!(time_in_words(ns), words);
+        }
+        assert_eq!(time_in_words(2.5e9), "2.50 s");
+    }
+}

@@ -1,0 +1,292 @@
+//! `lockswap bench epochs`: the micro-benchmarks of the LibASL paper (PPoPP 2022, section 4.1).
+
+use super::job::{Job, Work};
+use super::series::{self, misuse, ns, rate, Measured, Options, Point, Series};
+use super::Common;
+use crate::terminal;
+use lockswap_locks::info::Family;
+use lockswap_locks::registry::{self, Role};
+use lockswap_platform::Ns;
+use lockswap_workloads::affinity;
+use lockswap_workloads::epochs::{Config, Length};
+use lockswap_workloads::hardware::Seat;
+use lockswap_workloads::report::{Distribution, Report};
+use serde_json::{json, Map, Value};
+use std::process::ExitCode;
+
+/// Arguments of `lockswap bench epochs`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Threads are pinned. An epoch takes 4 locks in turn and increments 64 lines of memory. Locks of the LibASL family (asl...) are
+measured once with their largest reorder window, without targets (SLO: max), and once for each --slo, with epochs that are
+annotated through the Rust library; other locks once. The first lock is the baseline.
+
+On a machine whose CPUs are alike, --little says which ones do FACTOR times the work, and LOCKSWAP_BIG is set accordingly.
+Where fewer than 4 CPUs are big, fewer threads want the lock: then there is one lock instead of 2 and no pause between
+epochs, so that contention is as heavy as in the paper.
+
+--bench 1  as described        2  lengths change in the run   3  short and long epochs, long ones 100 times
+        4  1, 2, ... threads   5  one lock, 2 lines, pauses   6  two threads per CPU
+
+Examples:
+  lockswap bench epochs --little 1:3 --lock asl --slo 50us,100us,200us,500us
+  lockswap bench epochs --little 1:3 --bench 3 --long 0,20,80 --export-json mixed.json
+  lockswap bench epochs --little 2-3:2.5 --lock asl,shfl-pb10,pthread --slo 1ms")]
+pub struct EpochsArgs {
+    /// Benchmark of the paper, 1 to 6
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=6))]
+    bench: u8,
+    /// Latency targets [default: 20us,50us,100us,200us; bench 2 and 3: 100us; bench 4: 0,12us; bench 5: none]
+    #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = series::time)]
+    slo: Vec<Ns>,
+    /// Numbers of threads [default: one per CPU; bench 4: 1 and upwards; bench 6: two per CPU]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    threads: Vec<u32>,
+    /// Locks; section i takes lock i modulo their number [default: 2, or 1 with fewer than 4 big CPUs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    locks: Option<u32>,
+    /// Lines that each critical section of an epoch increments [default: 8,12,20,24; bench 5: 2]
+    #[arg(long, value_name = "LINES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    sections: Vec<u32>,
+    /// Steps computed inside for each line; a step is six instructions of one cycle [default: 0; with --little: 20]
+    #[arg(long, value_name = "STEPS")]
+    inside: Option<u64>,
+    /// Steps computed between two epochs [default: 1600, or 0 with fewer than 4 big CPUs; bench 5: 0,10,100,1000,10000]
+    #[arg(long, value_name = "STEPS", value_delimiter = ',')]
+    between: Vec<u64>,
+    /// Shares of long epochs, percent, for bench 3 [default: 0,20,40,60,80,100]
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', value_parser = series::percent)]
+    long: Vec<u32>,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// `given`, or `standard` if that is empty.
+fn or<T: Copy>(given: &[T], standard: &[T]) -> Vec<T> {
+    if given.is_empty() { standard } else { given }.to_vec()
+}
+
+impl EpochsArgs {
+    fn threads(&self) -> Vec<usize> {
+        let cpus = affinity::allowed().len();
+        let given: Vec<usize> = self.threads.iter().map(|&n| n as usize).collect();
+        let standard = match self.bench {
+            4 => (1..=cpus).collect(),
+            6 => vec![2 * cpus],
+            _ => vec![cpus.max(2)],
+        };
+        or(&given, &standard)
+    }
+
+    fn targets(&self) -> Vec<Ns> {
+        let standard: &[Ns] = match self.bench {
+            2 | 3 => &[100_000],
+            4 => &[0, 12_000],
+            5 => &[],
+            _ => &[20_000, 50_000, 100_000, 200_000],
+        };
+        or(&self.slo, standard)
+    }
+
+    /// Every setting but locks and targets.
+    fn configs(&self, seats: &[Seat]) -> Vec<Config> {
+        let crowded = seats.iter().filter(|seat| seat.pace == 1.0).count() >= 4;
+        let mut configs = Vec::new();
+        for threads in self.threads() {
+            let paper = match self.bench {
+                2 => Config::variable(threads),
+                3 => Config::mixed(threads, 0),
+                5 => Config::contention(threads, 0),
+                _ => Config::contended(threads),
+            };
+            let pauses = match self.bench {
+                5 => or(&self.between, &[0, 10, 100, 1000, 10_000]),
+                _ => or(&self.between, &[if crowded { paper.between } else { 0 }]),
+            };
+            let lengths = match self.bench {
+                3 => or(&self.long, &[0, 20, 40, 60, 80, 100])
+                    .into_iter()
+                    .map(|long_percent| Length::Mixed { long_percent, factor: 100 })
+                    .collect(),
+                _ => vec![paper.length.clone()],
+            };
+            let sections: Vec<usize> = self.sections.iter().map(|&n| n as usize).collect();
+            let config = Config {
+                locks: self.locks.map_or(if crowded { paper.locks } else { 1 }, |n| n as usize),
+                sections: or(&sections, &paper.sections),
+                inside: self.inside.unwrap_or(if self.options.little.is_some() { 20 } else { paper.inside }),
+                timing: self.options.timing(paper.timing),
+                slo: None,
+                ..paper
+            };
+            for between in pauses {
+                for length in &lengths {
+                    configs.push(Config { between, length: length.clone(), ..config.clone() });
+                }
+            }
+        }
+        configs
+    }
+}
+
+fn is_reorderable(lock: &str) -> bool {
+    registry::find(Role::Mutex, lock).is_some_and(|entry| entry.info.family == Family::Asymmetric)
+}
+
+/// Runs `lockswap bench epochs`.
+pub fn run(args: &EpochsArgs, common: &Common) -> anyhow::Result<ExitCode> {
+    if !args.long.is_empty() && args.bench != 3 {
+        return Err(misuse("--long is for short and long epochs", "write --bench 3 --long PERCENT"));
+    }
+    let (baselines, standard): (&[&str], &[&str]) = match args.bench {
+        6 => (&["pthread", "mcs_stp"], &["asl-blocking"]),
+        _ => (&["mcs_spin"], &["asl"]),
+    };
+    let locks = series::locks(common, Role::Mutex, baselines, standard)?;
+    let seats = args.options.seats(true)?;
+    let mut points = Vec::new();
+    for (setting, config) in args.configs(&seats).into_iter().enumerate() {
+        for lock in &locks {
+            let targets = args.targets().into_iter().map(Some).filter(|_| is_reorderable(lock));
+            for slo in std::iter::once(None).chain(targets) {
+                let config = Config { slo, ..config.clone() };
+                let about = json!({
+                    "setting": setting,
+                    "bench": args.bench,
+                    "slo_ns": slo,
+                    "little": args.options.little.as_ref().map(ToString::to_string),
+                });
+                let about: Map<_, _> = about.as_object().cloned().unwrap_or_default();
+                let job = Job { work: Work::Epochs(config), seats: seats.clone() };
+                points.push(Point { lock: lock.clone(), role: Role::Mutex, about, job });
+            }
+        }
+    }
+    let series = Series::run(points, common)?;
+    series.finish(&render(&series, &seats))
+}
+
+fn config(measured: &Measured) -> Option<&Config> {
+    match &measured.point.job.work {
+        Work::Epochs(config) => Some(config),
+        _ => None,
+    }
+}
+
+/// What tells a setting from the others, in words.
+fn setting(config: &Config) -> String {
+    match config.length {
+        Length::Mixed { long_percent, .. } => format!("{} threads, {long_percent} % long", config.threads),
+        _ => format!("{} threads, {} steps between", config.threads, config.between),
+    }
+}
+
+fn render(series: &Series, seats: &[Seat]) -> String {
+    let mut text = String::new();
+    let mut base = 0;
+    let mut rows: Vec<(&Measured, &Measured)> = Vec::new();
+    for (index, measured) in series.measured.iter().enumerate() {
+        let same = |a: &Measured, b: &Measured| a.point.about.get("setting") == b.point.about.get("setting");
+        if !same(measured, &series.measured[base]) {
+            text += &table(&rows);
+            rows.clear();
+            base = index;
+        }
+        rows.push((measured, &series.measured[base]));
+    }
+    text += &table(&rows);
+    let rounds = series.measured.iter().map(|measured| measured.rounds.len()).max().unwrap_or_default();
+    text += &format!(
+        "Medians of {rounds} rounds. ratio: of the throughputs in the same round, ± half the distance between the quartiles:\n\
+         above 1 is faster. big, little: latency of epochs on CPUs of that kind. P99/SLO: on little CPUs.\n"
+    );
+    if seats.iter().all(|seat| seat.pace == 1.0) {
+        text += "note: no CPU is declared slower; --little CPUS:FACTOR does that where all are alike\n";
+    }
+    text
+}
+
+/// One setting: each measurement with the baseline.
+fn table(rows: &[(&Measured, &Measured)]) -> String {
+    let Some(config) = rows.first().and_then(|row| config(row.0)) else { return String::new() };
+    let phases = matches!(config.length, Length::Phases);
+    let headings = [
+        "lock",
+        "SLO",
+        "throughput",
+        "ratio",
+        "big P50",
+        "big P99",
+        "little P50",
+        "little P99",
+        "little P99.9",
+        "P99/SLO",
+    ];
+    let mut table = terminal::table(&headings, &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    for (own, base) in rows {
+        let Some(median) = own.median() else { continue };
+        let ratio = Series::ratio(own, base, |report| report.throughput);
+        let mut cells = vec![name(own), target(own), rate(median.throughput)];
+        cells.push(ratio.map(|ratio| ratio.to_string()).unwrap_or_default());
+        cells.extend(latencies(&median, "", slo(own)));
+        table.add_row(cells);
+        if phases {
+            for class in ["1x", "128x", "1x-again", "random", "1024x"] {
+                let mut cells = vec![format!("  {class}"), String::new(), String::new(), String::new()];
+                cells.extend(latencies(&median, class, slo(own)));
+                table.add_row(cells);
+            }
+        }
+    }
+    let locks = if config.locks == 1 { "lock" } else { "locks" };
+    let sections: Vec<String> = config.sections.iter().map(ToString::to_string).collect();
+    format!(
+        "{}; {} {locks}, sections of {} lines, {} steps per line\n{}\n",
+        setting(config),
+        config.locks,
+        sections.join(", "),
+        config.inside,
+        terminal::lines(&table)
+    )
+}
+
+fn name(measured: &Measured) -> String {
+    measured.point.lock.clone()
+}
+
+fn slo(measured: &Measured) -> Option<Ns> {
+    measured.point.about.get("slo_ns").and_then(Value::as_u64)
+}
+
+/// The target in words.
+fn target(measured: &Measured) -> String {
+    match slo(measured) {
+        Some(slo) => ns(slo as f64),
+        None if is_reorderable(&measured.point.lock) => "max".to_owned(),
+        None => "-".to_owned(),
+    }
+}
+
+/// The cells from big P50 to P99/SLO.
+fn latencies(report: &Report, class: &str, slo: Option<Ns>) -> [String; 6] {
+    let of = |kind: &str| -> Option<&Distribution> {
+        let key = if class.is_empty() { kind.to_owned() } else { format!("{class}-{kind}") };
+        report.latency.get(&key).filter(|times| times.count > 0)
+    };
+    // Where all CPUs are alike, they are big.
+    let all = if class.is_empty() { "all" } else { class };
+    let big = of("big").or_else(|| report.latency.get(all).filter(|times| times.count > 0));
+    let little = of("little");
+    let show = |times: Option<&Distribution>, pick: fn(&Distribution) -> Ns| {
+        times.map_or("-".to_owned(), |times| ns(pick(times) as f64))
+    };
+    let share = little.zip(slo).filter(|(_, slo)| *slo > 0);
+    [
+        show(big, |times| times.p50_ns),
+        show(big, |times| times.p99_ns),
+        show(little, |times| times.p50_ns),
+        show(little, |times| times.p99_ns),
+        show(little, |times| times.p999_ns),
+        share.map_or("-".to_owned(), |(times, slo)| format!("{:.2}", times.p99_ns as f64 / slo as f64)),
+    ]
+}

@@ -1,0 +1,142 @@
+//! `lockswap bench readers`: readers and writers of one read-write lock.
+
+use super::job::{Job, Work};
+use super::series::{self, misuse, ns, rate, Measured, Options, Point, Series};
+use super::Common;
+use crate::error::UserError;
+use crate::selection::{self, INTERPOSED, PLAIN};
+use crate::terminal;
+use lockswap_locks::registry::{self, Role};
+use lockswap_workloads::readers::Config;
+use serde_json::{json, Map};
+use std::process::ExitCode;
+
+/// Arguments of `lockswap bench readers`.
+#[derive(clap::Args)]
+pub struct ReadersArgs {
+    /// Read-write locks to measure, besides the baselines [default: all]
+    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    rwlock: Vec<String>,
+    /// Numbers of threads, each of which reads and writes [default: one per CPU]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    threads: Vec<u32>,
+    /// Shares of the operations that read, percent
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', value_parser = series::percent, default_value = "90")]
+    reads: Vec<u32>,
+    /// Lines of memory that writers write and readers read
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    lines: u32,
+    /// Steps that a reader computes inside; a step is six instructions of one cycle
+    #[arg(long, value_name = "STEPS", default_value_t = 32)]
+    reading: u64,
+    /// Steps that a writer computes inside
+    #[arg(long, value_name = "STEPS", default_value_t = 32)]
+    writing: u64,
+    /// Steps computed between two operations
+    #[arg(long, value_name = "STEPS", default_value_t = 128)]
+    outside: u64,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// The read-write locks: the baselines, then `wanted`, or all if that is empty.
+pub fn rwlocks(wanted: &[String]) -> Result<Vec<String>, UserError> {
+    wanted.iter().try_for_each(|lock| selection::known(Role::RwLock, lock))?;
+    let mut locks = vec![PLAIN.to_owned(), INTERPOSED.to_owned()];
+    let all = registry::ids(Role::RwLock).map(str::to_owned);
+    let chosen: Vec<String> = if wanted.is_empty() { all.collect() } else { wanted.to_vec() };
+    for lock in chosen {
+        if !locks.contains(&lock) {
+            locks.push(lock);
+        }
+    }
+    Ok(locks)
+}
+
+/// Runs `lockswap bench readers`.
+pub fn run(args: &ReadersArgs, common: &Common) -> anyhow::Result<ExitCode> {
+    if !common.lock.is_empty() {
+        return Err(misuse("--lock names mutex locks, and readers measures read-write locks", "write --rwlock ID"));
+    }
+    let locks = rwlocks(&args.rwlock)?;
+    let seats = args.options.seats(false)?;
+    let threads = match args.threads[..] {
+        [] => vec![series::usual_threads()],
+        ref given => given.iter().map(|&n| n as usize).collect(),
+    };
+    let mut points = Vec::new();
+    for &threads in &threads {
+        for &read_percent in &args.reads {
+            for lock in &locks {
+                let usual = Config::new(threads);
+                let config = Config {
+                    read_percent,
+                    timing: args.options.timing(usual.timing),
+                    lines: args.lines as usize,
+                    reading: args.reading,
+                    writing: args.writing,
+                    outside: args.outside,
+                    ..usual
+                };
+                let little = args.options.little.as_ref().map(ToString::to_string);
+                let about = json!({"read_percent": read_percent, "little": little});
+                let about: Map<_, _> = about.as_object().cloned().unwrap_or_default();
+                let job = Job { work: Work::Readers(config), seats: seats.clone() };
+                points.push(Point { lock: lock.clone(), role: Role::RwLock, about, job });
+            }
+        }
+    }
+    let series = Series::run(points, common)?;
+    series.finish(&render(&series, locks.len()))
+}
+
+/// The table: each chunk of `locks` measurements has one setting, the first is the baseline.
+fn render(series: &Series, locks: usize) -> String {
+    let headings = [
+        "threads",
+        "reads",
+        "rwlock",
+        "throughput",
+        "ratio to pthread",
+        "fairness",
+        "read P50",
+        "P99",
+        "longest",
+        "write P50",
+        "P99",
+        "longest",
+    ];
+    let numeric: Vec<usize> = (0..headings.len()).filter(|&column| column != 2).collect();
+    let mut table = terminal::table(&headings, &numeric);
+    for group in series.measured.chunks(locks.max(1)) {
+        for own in group {
+            table.add_row(row(own, &group[0]).unwrap_or_default());
+        }
+    }
+    let rounds = series.measured.iter().map(|measured| measured.rounds.len()).max().unwrap_or_default();
+    terminal::lines(&table)
+        + &format!(
+            "\nMedians of {rounds} rounds; ratio of the throughputs in the same round, ± half the distance between the quartiles:\n\
+             above 1 is faster. fairness: share of the busier half of the threads, 0.5 is fair. P50, P99, longest: waits for\n\
+             the lock.\n"
+        )
+}
+
+fn row(own: &Measured, base: &Measured) -> Option<Vec<String>> {
+    let median = own.median()?;
+    let share = own.point.about.get("read_percent").and_then(serde_json::Value::as_u64)?;
+    let mut row = vec![
+        median.threads.to_string(),
+        format!("{share} %"),
+        own.point.lock.clone(),
+        rate(median.throughput),
+        Series::ratio(own, base, |report| report.throughput).map(|ratio| ratio.to_string()).unwrap_or_default(),
+        format!("{:.2}", median.fairness_factor),
+    ];
+    for class in ["read", "write"] {
+        let waits = median.latency.get(class)?;
+        let times = [waits.p50_ns, waits.p99_ns, waits.max_ns];
+        row.extend(times.map(|time| if waits.count == 0 { "-".to_owned() } else { ns(time as f64) }));
+    }
+    Some(row)
+}

@@ -1,0 +1,171 @@
+//! What a lock says it asks about CPUs, against what it asks when threads compete for it.
+
+use lockswap_locks::for_each_lock;
+use lockswap_locks::info::{Asks, LockInfo};
+use lockswap_locks::{Context, Preference, RawLock, RawRwLock};
+use lockswap_platform::{Clock, CoreKind, Deadline, Native, Ns, Platform, SharedTable, Wake};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+/// The hardware, where every question is noted. Every second question for the kind is answered with little, so that locks
+/// go all their ways.
+struct Spy;
+
+static LOCALITY: AtomicBool = AtomicBool::new(false);
+static KIND: AtomicBool = AtomicBool::new(false);
+
+impl Platform for Spy {
+    type U8 = <Native as Platform>::U8;
+    type U32 = <Native as Platform>::U32;
+    type Usize = <Native as Platform>::Usize;
+    type Ptr<T: 'static> = <Native as Platform>::Ptr<T>;
+    type Data<T: Send> = <Native as Platform>::Data<T>;
+
+    fn node() -> u32 {
+        LOCALITY.store(true, Relaxed);
+        Native::node()
+    }
+    fn llc() -> u32 {
+        LOCALITY.store(true, Relaxed);
+        Native::llc()
+    }
+    fn kind() -> CoreKind {
+        static TURN: AtomicBool = AtomicBool::new(false);
+        KIND.store(true, Relaxed);
+        if TURN.fetch_xor(true, Relaxed) {
+            CoreKind::Little
+        } else {
+            CoreKind::Big
+        }
+    }
+    fn spin_map<R>(f: impl FnMut() -> Option<R>) -> R {
+        Native::spin_map(f)
+    }
+    fn spin_map_until<R>(deadline: Deadline, f: impl FnMut() -> Option<R>) -> Option<R> {
+        Native::spin_map_until(deadline, f)
+    }
+    fn spin_map_bounded<R>(rounds: u32, f: impl FnMut() -> Option<R>) -> Option<R> {
+        Native::spin_map_bounded(rounds, f)
+    }
+    fn relax(n: u32) {
+        Native::relax(n);
+    }
+    fn now(clock: Clock) -> Ns {
+        Native::now(clock)
+    }
+    fn cpu() -> u32 {
+        Native::cpu()
+    }
+    fn rank() -> u32 {
+        Native::rank()
+    }
+    fn ranks() -> u32 {
+        Native::ranks()
+    }
+    fn thread() -> usize {
+        Native::thread()
+    }
+    fn slots(table: SharedTable) -> &'static [Self::Usize] {
+        Native::slots(table)
+    }
+    fn reorder_window() -> Ns {
+        Native::reorder_window()
+    }
+    fn sleep(ns: Ns) {
+        Native::sleep(ns);
+    }
+    fn choose(n: u32) -> u32 {
+        Native::choose(n)
+    }
+    fn park(word: &Self::U32, expected: u32, until: Option<Deadline>) -> Wake {
+        Native::park(word, expected, until)
+    }
+    fn unpark(word: *const Self::U32, n: u32) -> u32 {
+        Native::unpark(word, n)
+    }
+}
+
+/// What `body` asks.
+fn asked(body: impl FnOnce()) -> Asks {
+    LOCALITY.store(false, Relaxed);
+    KIND.store(false, Relaxed);
+    body();
+    Asks { locality: LOCALITY.load(Relaxed), kind: KIND.load(Relaxed) }
+}
+
+fn of_lock<L: RawLock<Spy>>() -> (LockInfo, Asks) {
+    let lock: &L = Box::leak(Box::new(L::new()));
+    let take = |meanwhile: &(dyn Fn() + Sync)| {
+        let cx = Box::leak(Box::new(L::Ctx::new()));
+        // SAFETY: the context is fresh, serves one acquisition and is leaked.
+        unsafe {
+            lock.lock(cx);
+            meanwhile();
+            lock.unlock(cx);
+        }
+    };
+    let asks = asked(|| {
+        std::thread::scope(|scope| {
+            take(&|| {});
+            scope.spawn(|| take(&|| std::thread::sleep(Duration::from_millis(30))));
+            std::thread::sleep(Duration::from_millis(10));
+            (0..3).for_each(|_| {
+                scope.spawn(|| take(&|| {}));
+            });
+        });
+    });
+    (L::INFO, asks)
+}
+
+fn of_rwlock<L: RawRwLock<Spy>>() -> (LockInfo, Asks) {
+    let lock = L::new();
+    let (read, write) = (
+        || {
+            lock.read(Preference::Writers, None);
+            // SAFETY: read-locked just now.
+            unsafe { lock.unlock_read(Preference::Writers) };
+        },
+        |held: Duration| {
+            lock.write(None);
+            std::thread::sleep(held);
+            // SAFETY: write-locked just now.
+            unsafe { lock.unlock_write(Preference::Writers) };
+        },
+    );
+    let asks = asked(|| {
+        read();
+        std::thread::scope(|scope| {
+            scope.spawn(|| write(Duration::from_millis(30)));
+            std::thread::sleep(Duration::from_millis(10));
+            scope.spawn(read);
+            (0..3).for_each(|_| {
+                scope.spawn(|| write(Duration::ZERO));
+            });
+        });
+    });
+    (L::INFO, asks)
+}
+
+macro_rules! all {
+    (
+        mutex { $($mutex_id:literal => $mutex:path,)* }
+        rwlock { $($rwlock_id:literal => $rwlock:path,)* }
+        spin { $($spin_id:literal => $spin:path,)* }
+    ) => {
+        vec![
+            $({ use $mutex as Lock; of_lock::<Lock<Spy>>() },)*
+            $({ use $rwlock as Lock; of_rwlock::<Lock<Spy>>() },)*
+            $({ use $spin as Lock; of_lock::<Lock<Spy>>() },)*
+        ]
+    };
+}
+
+#[test]
+fn every_lock_says_what_it_asks() {
+    let wrong: Vec<String> = for_each_lock!(all)
+        .into_iter()
+        .filter(|(info, asked)| info.asks() != *asked)
+        .map(|(info, asked)| format!("{} asks {asked:?} and says {:?}", info.id, info.asks()))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

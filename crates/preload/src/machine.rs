@@ -1,0 +1,127 @@
+//! What locks are told about the CPUs: from the file that `lockswap run` keeps up to date, else read from `/sys` when the
+//! program starts. Only for a lock that asks, and never later: a program may forbid itself to open files.
+
+use core::ffi::CStr;
+use core::fmt;
+
+use lockswap_locks::info::Asks;
+use lockswap_platform::{set_place, use_places, Clock, Native, Ns, Platform, TopologyOverride};
+use lockswap_topology::cpuset::CpuSet;
+use lockswap_topology::files::Folder;
+use lockswap_topology::kinds::Source;
+use lockswap_topology::places::{choose, find, Level, Reason, Settings, Summary};
+use lockswap_topology::shared::{Shared, FILE_BYTES};
+use lockswap_topology::topology::{Topology, Wanted};
+use syscalls::{syscall, Errno, Sysno};
+
+use crate::boot::{die, map, unmap, Environment, Lossy};
+
+/// What was learnt, in words for the user.
+pub enum Learnt {
+    /// From the file of `lockswap run`.
+    Shared(&'static Shared),
+    /// From `/sys`.
+    Read { level: Level, reason: Reason, kinds: Option<Source>, summary: Summary, took: Ns },
+}
+
+impl fmt::Display for Learnt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Learnt::Shared(shared) => write!(f, "{}; kept up to date by lockswap run", shared.said()),
+            Learnt::Read { level, reason, kinds, summary, took } => {
+                write!(f, "level {} ({reason}): {summary}", level.name())?;
+                if let Some(source) = kinds {
+                    write!(f, ", kinds from {source}")?;
+                }
+                write!(f, "; read in {} us", took / 1000)
+            }
+        }
+    }
+}
+
+/// Learns what locks ask; nothing if they ask nothing. Settings of the wrong form end the process in any case.
+///
+/// # Safety
+/// The process has one thread and `environment` is its own.
+pub unsafe fn learn(environment: &Environment, asks: Asks) -> Option<Learnt> {
+    // SAFETY: as for this call.
+    unsafe {
+        let settings = settings(environment);
+        if !asks.locality && !asks.kind {
+            return None;
+        }
+        let shared = environment.get("LOCKSWAP_MACHINE").and_then(|path| map_shared(path).ok());
+        if let Some(shared) = shared {
+            if let Some(places) = shared.places_for(settings.fingerprint()) {
+                use_places(places);
+                return Some(Learnt::Shared(shared));
+            }
+        }
+        let root = environment.get("LOCKSWAP_SYSFS").unwrap_or(c"/sys");
+        Some(read(root, &settings, asks))
+    }
+}
+
+/// What the environment says about the machine.
+///
+/// # Safety
+/// `environment` is the process's own.
+unsafe fn settings(environment: &Environment) -> Settings {
+    // SAFETY: as for this call.
+    unsafe {
+        let level = environment.get("LOCKSWAP_LEVEL").map(|name| {
+            let [node, llc, kind] = Level::ALL.map(Level::name);
+            Level::parse(name.to_bytes()).unwrap_or_else(|| {
+                let name = Lossy(name.to_bytes());
+                die(format_args!(
+                    "LOCKSWAP_LEVEL={name} names no level of locality; choose one of: {node} {llc} {kind}"
+                ))
+            })
+        });
+        let nodes = environment.get("LOCKSWAP_TOPOLOGY").map(|text| {
+            TopologyOverride::parse(text.to_bytes()).unwrap_or_else(|| {
+                let text = Lossy(text.to_bytes());
+                die(format_args!("LOCKSWAP_TOPOLOGY={text} is not NODESxCPUS, for instance 2x1"))
+            })
+        });
+        let big = environment.cpus("LOCKSWAP_BIG").map(CpuSet::from);
+        Settings { level, nodes, big, allowed: CpuSet::of_this_thread() }
+    }
+}
+
+/// Reads the machine and tells [`Native`].
+fn read(root: &CStr, settings: &Settings, asks: Asks) -> Learnt {
+    let start = Native::now(Clock::Monotonic);
+    let kinds = asks.kind || settings.level == Some(Level::CoreKind);
+    let memory = map(size_of::<Topology>());
+    // SAFETY: the memory is large enough, aligned to a page, ours alone, and all zero bytes are a topology.
+    let topology = unsafe { &mut *memory.cast::<Topology>() };
+    // Without the folder all CPUs of the process count as alike.
+    let folder = Folder::open(root).ok();
+    let wanted = Wanted { all_groups: false, kinds: kinds && settings.big.is_none() };
+    topology.read(&folder, Some(&settings.allowed), wanted);
+    settings.apply(topology);
+    let (level, reason) = choose(topology, settings.level, None);
+    let summary = find(topology, level, set_place);
+    let kinds = kinds.then(|| topology.kinds_source());
+    // SAFETY: from `map`; `topology` is used no more.
+    unsafe { unmap(memory, size_of::<Topology>()) };
+    Learnt::Read { level, reason, kinds, summary, took: Native::now(Clock::Monotonic) - start }
+}
+
+/// Maps the file at `path`, which is made so that it cannot shrink.
+fn map_shared(path: &CStr) -> Result<&'static Shared, Errno> {
+    // Not blocking: the path may have come to name a pipe.
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
+    // SAFETY: the path is a C string, the mapping is new, as long as the type, and never removed.
+    unsafe {
+        let file = syscall!(Sysno::openat, libc::AT_FDCWD, path.as_ptr(), flags)?;
+        let mapping = match syscall!(Sysno::lseek, file, 0, libc::SEEK_END) {
+            Ok(FILE_BYTES) => syscall!(Sysno::mmap, 0, FILE_BYTES, libc::PROT_READ, libc::MAP_SHARED, file, 0),
+            Ok(_) => Err(Errno::EINVAL),
+            Err(error) => Err(error),
+        };
+        let _ = syscall!(Sysno::close, file);
+        Ok(&*(mapping? as *const Shared))
+    }
+}
