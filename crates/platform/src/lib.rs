@@ -148,6 +148,12 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn thread() -> usize;
     /// The process's one table of the sort: all zero at first, a power of two long.
     fn slots(table: SharedTable) -> &'static [Self::Usize];
+    /// A number that stands for an object, which nothing else of its kind has meanwhile; not 0. Locks draw their places in
+    /// the shared tables from it.
+    #[inline(always)]
+    fn identity<T>(object: &T) -> usize {
+        core::ptr::from_ref(object).addr()
+    }
     /// How long a thread on a little CPU stands back for others, at most: the reorder window of LibASL, ns.
     fn reorder_window() -> Ns;
     /// Leaves the CPU for about `ns` ns.

@@ -11,9 +11,10 @@ use lockswap_workloads::crew::Timing;
 use lockswap_workloads::direct::{Direct, DirectRw};
 use lockswap_workloads::record::Detail;
 use lockswap_workloads::report::Report;
-use lockswap_workloads::{counter, epochs, kv, ncs, readers};
+use lockswap_workloads::{counter, epochs, kv, ncs, readers, Mutex, ReadWrite};
 use serde::de::DeserializeOwned;
 use serde::Serialize;
+use std::any::Any;
 
 /// What the threads do.
 #[derive(Clone, Debug, PartialEq)]
@@ -186,77 +187,42 @@ pub enum Failure {
 #[repr(align(128))]
 struct Apart<T>(T);
 
-impl Job<'_> {
-    /// Makes the run.
-    pub fn run(&self) -> Result<Finished, Failure> {
-        macro_rules! dispatch {
-            (
-                mutex { $($mutex_id:literal => $mutex:path,)* }
-                rwlock { $($rwlock_id:literal => $rwlock:path,)* }
-                spin { $($spins:tt)* }
-            ) => {
-                match (self.workload.wants_rwlocks(), self.lock) {
-                    $((false, $mutex_id) => {
-                        use $mutex as Lock;
-                        self.on_mutex::<Lock<Sim>>()
-                    })*
-                    $((true, $rwlock_id) => {
-                        use $rwlock as Lock;
-                        self.on_rwlock::<Lock<Sim>>()
-                    })*
-                    _ => Err(Failure::NoSuchLock),
-                }
-            };
-        }
-        for_each_lock!(dispatch)
-    }
+/// A mutex of any type: the workloads are compiled once for all locks.
+trait AnyMutex: Sync {
+    fn thread(&self) -> Box<dyn Any>;
+    fn lock(&self, me: &mut dyn Any);
+    fn unlock(&self, me: &mut dyn Any);
+}
 
-    fn on_mutex<L: RawLock<Sim>>(&self) -> Result<Finished, Failure> {
-        let locks = match &self.workload {
-            Workload::Epochs(config, _) => config.locks,
-            _ => 1,
-        };
-        let mutexes: Vec<Apart<Direct<Sim, L>>> = (0..locks).map(|_| Apart(Direct::new())).collect();
-        let mutex = &mutexes[0];
-        self.measure(|crew| match &self.workload {
-            Workload::Counter(config) => counter::run::<Sim, _>(config, crew, mutex),
-            Workload::Kv(config) => kv::run::<Sim, _>(config, crew, mutex),
-            Workload::Ncs(config) => ncs::run::<Sim, _>(config, crew, mutex),
-            Workload::Epochs(config, window) => epochs::run::<Sim, _>(config, crew, &mutexes, &Epochs::new(*window)),
-            Workload::Readers(_) => unreachable!("readers run on read-write locks"),
-        })
+impl<M: Mutex<Thread: 'static>> AnyMutex for Apart<M> {
+    fn thread(&self) -> Box<dyn Any> {
+        Box::new(self.0.thread())
     }
-
-    fn on_rwlock<L: RawRwLock<Sim>>(&self) -> Result<Finished, Failure> {
-        let lock = Apart(DirectRw::<Sim, L>::new());
-        self.measure(|crew| match &self.workload {
-            Workload::Readers(config) => readers::run::<Sim, _>(config, crew, &lock),
-            _ => unreachable!("only readers run on read-write locks"),
-        })
+    fn lock(&self, me: &mut dyn Any) {
+        self.0.lock(me.downcast_mut().expect("its own"));
     }
-
-    fn measure(&self, run: impl FnOnce(&Simulated<'_>) -> Report) -> Result<Finished, Failure> {
-        let crew = Simulated::new(self.machine, self.seed);
-        let started = cpu_time();
-        let report = attempt(|| run(&crew)).map_err(Failure::Stuck)?;
-        Ok(Finished { report, totals: crew.totals(), cpu_time: cpu_time() - started })
+    fn unlock(&self, me: &mut dyn Any) {
+        self.0.unlock(me.downcast_mut().expect("its own"));
     }
 }
 
-impl<M: lockswap_workloads::Mutex> lockswap_workloads::Mutex for Apart<M> {
-    type Thread = M::Thread;
-    fn thread(&self) -> M::Thread {
-        self.0.thread()
+impl Mutex for Box<dyn AnyMutex> {
+    type Thread = Box<dyn Any>;
+    fn thread(&self) -> Box<dyn Any> {
+        (**self).thread()
     }
-    fn lock(&self, me: &mut M::Thread) {
-        self.0.lock(me);
+    fn lock(&self, me: &mut Box<dyn Any>) {
+        (**self).lock(&mut **me);
     }
-    fn unlock(&self, me: &mut M::Thread) {
-        self.0.unlock(me);
+    fn unlock(&self, me: &mut Box<dyn Any>) {
+        (**self).unlock(&mut **me);
     }
 }
 
-impl<L: lockswap_workloads::ReadWrite> lockswap_workloads::ReadWrite for Apart<L> {
+/// A read-write lock of any type.
+struct AnyRwLock(Box<dyn ReadWrite>);
+
+impl<L: ReadWrite> ReadWrite for Apart<L> {
     fn read(&self) {
         self.0.read();
     }
@@ -268,6 +234,89 @@ impl<L: lockswap_workloads::ReadWrite> lockswap_workloads::ReadWrite for Apart<L
     }
     fn unlock_write(&self) {
         self.0.unlock_write();
+    }
+}
+
+impl ReadWrite for AnyRwLock {
+    fn read(&self) {
+        self.0.read();
+    }
+    fn unlock_read(&self) {
+        self.0.unlock_read();
+    }
+    fn write(&self) {
+        self.0.write();
+    }
+    fn unlock_write(&self) {
+        self.0.unlock_write();
+    }
+}
+
+/// A new mutex of the catalogue.
+fn mutex(id: &str) -> Option<Box<dyn AnyMutex>> {
+    fn make<L: RawLock<Sim>>() -> Box<dyn AnyMutex> {
+        Box::new(Apart(Direct::<Sim, L>::new()))
+    }
+    macro_rules! dispatch {
+        (mutex { $($id:literal => $lock:path,)* } rwlock { $($rwlocks:tt)* } spin { $($spins:tt)* }) => {
+            match id {
+                $($id => {
+                    use $lock as Lock;
+                    Some(make::<Lock<Sim>>())
+                })*
+                _ => None,
+            }
+        };
+    }
+    for_each_lock!(dispatch)
+}
+
+/// A new read-write lock of the catalogue.
+fn rwlock(id: &str) -> Option<AnyRwLock> {
+    fn make<L: RawRwLock<Sim>>() -> AnyRwLock {
+        AnyRwLock(Box::new(Apart(DirectRw::<Sim, L>::new())))
+    }
+    macro_rules! dispatch {
+        (mutex { $($mutexes:tt)* } rwlock { $($id:literal => $lock:path,)* } spin { $($spins:tt)* }) => {
+            match id {
+                $($id => {
+                    use $lock as Lock;
+                    Some(make::<Lock<Sim>>())
+                })*
+                _ => None,
+            }
+        };
+    }
+    for_each_lock!(dispatch)
+}
+
+impl Job<'_> {
+    /// Makes the run.
+    pub fn run(&self) -> Result<Finished, Failure> {
+        if let Workload::Readers(config) = &self.workload {
+            let lock = rwlock(self.lock).ok_or(Failure::NoSuchLock)?;
+            return self.measure(|crew| readers::run::<Sim, _>(config, crew, &lock));
+        }
+        let locks = match &self.workload {
+            Workload::Epochs(config, _) => config.locks,
+            _ => 1,
+        };
+        let mutexes = (0..locks).map(|_| mutex(self.lock)).collect::<Option<Vec<_>>>().ok_or(Failure::NoSuchLock)?;
+        let mutex = &mutexes[0];
+        self.measure(|crew| match &self.workload {
+            Workload::Counter(config) => counter::run::<Sim, _>(config, crew, mutex),
+            Workload::Kv(config) => kv::run::<Sim, _>(config, crew, mutex),
+            Workload::Ncs(config) => ncs::run::<Sim, _>(config, crew, mutex),
+            Workload::Epochs(config, window) => epochs::run::<Sim, _>(config, crew, &mutexes, &Epochs::new(*window)),
+            Workload::Readers(_) => unreachable!("those have run"),
+        })
+    }
+
+    fn measure(&self, run: impl FnOnce(&Simulated<'_>) -> Report) -> Result<Finished, Failure> {
+        let crew = Simulated::new(self.machine, self.seed);
+        let started = cpu_time();
+        let report = attempt(|| run(&crew)).map_err(Failure::Stuck)?;
+        Ok(Finished { report, totals: crew.totals(), cpu_time: cpu_time() - started })
     }
 }
 

@@ -156,6 +156,9 @@ pub fn why(failure: &Failure) -> String {
     let (what, threads) = match failure {
         Failure::NoSuchLock => return "no such lock".into(),
         Failure::Stuck(Stuck::Deadlock(threads)) => ("deadlock: nothing will happen any more", threads),
+        Failure::Stuck(Stuck::Livelock(threads)) => {
+            ("livelock: threads go on and on, and none comes to its end", threads)
+        }
         Failure::Stuck(Stuck::Late(threads)) => {
             ("no end: 100 s of virtual time after the measurement threads still run", threads)
         }

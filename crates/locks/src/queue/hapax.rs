@@ -55,7 +55,7 @@ impl<P: Platform, const COUNT_BITS: u32> HapaxLock<P, COUNT_BITS> {
     #[inline]
     fn slot(&self, value: usize) -> &'static P::Usize {
         let slots = P::slots(SharedTable::Waiters);
-        let address = core::ptr::from_ref(self).addr();
+        let address = P::identity(self);
         // The multiplier is 2^64 divided by the golden ratio: it spreads what is hashed over the upper bits.
         let hash = ((value >> COUNT_BITS) ^ address).wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as usize);
         &slots[(hash >> (usize::BITS / 2)) % slots.len()]

@@ -63,7 +63,7 @@ pub type Ron<P> = Routed<P, Flags<P, MAX_RANKS>>;
 
 impl<P: Platform, S: Stops<P>> Routed<P, S> {
     fn address(&self) -> usize {
-        core::ptr::from_ref(self).addr()
+        P::identity(self)
     }
 
     #[cold]

@@ -25,7 +25,6 @@ use crate::rw::rw_futex::RwFutex;
 use crate::rw::wait;
 use crate::{Preference, RawRwLock, TryUnlockRead};
 use core::marker::PhantomData;
-use core::ptr::from_ref;
 use lockswap_platform::{AtomicInt, Clock, Deadline, Ns, Ordering, Platform, SharedTable};
 
 /// | BIASED | writers | tokens in the table  | new readers        |
@@ -66,7 +65,7 @@ pub type BravoFutex<P> = Bravo<P, RwFutex<P>>;
 impl<P: Platform, L: TryUnlockRead<P>> Bravo<P, L> {
     /// What the lock's readers put into the table.
     fn token(&self) -> usize {
-        from_ref(self).addr()
+        P::identity(self)
     }
 
     fn table() -> &'static [P::Usize] {

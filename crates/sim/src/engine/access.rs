@@ -52,7 +52,7 @@ pub fn load(place: Place) -> u64 {
     let has_copy = engine.lines[index].copies.contains(core);
     let forwarded = |pending: &Pending| pending.thread == me && pending.address == place.address;
     if !has_copy && !engine.lines[index].pending.iter().any(forwarded) {
-        let stream = engine.me().streams(place.address >> 6);
+        let stream = engine.me().streams(index);
         let before = engine.now;
         let value = if engine.is_free(index) {
             // The value is that of the moment at which the request is served.
@@ -169,7 +169,7 @@ pub fn touch(start: usize, bytes: usize, write: bool) {
         let index = engine.line_of(key << 6);
         if !engine.lines[index].copies.contains(core) {
             let before = engine.now;
-            let stream = engine.me().streams(key);
+            let stream = engine.me().streams(index);
             if write && engine.lines[index].owner != NOBODY && engine.is_free(index) {
                 // A line that another core has modified comes with the right to write.
                 let arrives = engine.serve_write(index, core);

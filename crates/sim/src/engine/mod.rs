@@ -25,6 +25,10 @@ use std::panic::Location;
 const STACK_BYTES: usize = 64 * 1024;
 /// No core, CPU or thread.
 pub const NOBODY: u32 = u32::MAX;
+/// Operations after the last alarm: a thread ends after a few, and it may have to wait for thousands of others.
+const GRACE: u64 = 30_000_000;
+/// The beginning and the end of the measurement.
+const ALARMS: usize = 2;
 /// Lines between two misses of a stream.
 const LONGEST_STRIDE: usize = 4;
 /// Lines whose numbers are found without hashing.
@@ -117,6 +121,8 @@ pub struct Engine {
     queued: usize,
     sleepers: FxHashMap<usize, VecDeque<u32>>,
     limit: Ps,
+    /// Operations after which there must be an end.
+    most_operations: u64,
     pub operations: u64,
     pub misses: u64,
 }
@@ -128,6 +134,8 @@ pub enum Stuck {
     Deadlock(Vec<String>),
     /// The limit of virtual time was reached; what each thread does.
     Late(Vec<String>),
+    /// So many memory operations after the end of the measurement that no thread can be on its way; what each does.
+    Livelock(Vec<String>),
 }
 
 /// What a run took.
@@ -184,6 +192,7 @@ impl Engine {
             queued: 0,
             sleepers: FxHashMap::default(),
             limit,
+            most_operations: u64::MAX,
             operations: 0,
             misses: 0,
             machine,
@@ -334,6 +343,11 @@ pub fn choose(n: u32) -> u32 {
     engine().random.below(u64::from(n)) as u32
 }
 
+/// The number of the line of `address`, in the order of first touches.
+pub fn line_number(address: usize) -> usize {
+    engine().line_of(address)
+}
+
 /// Starts the evaluation of a condition.
 pub fn begin_condition() {
     let thread = engine().me();
@@ -410,10 +424,11 @@ pub fn watch_until(until: Option<Ps>) {
 }
 
 impl Thread {
-    /// Whether a miss on a line goes on with a stream that a prefetcher has noticed: a third one at the same distance.
+    /// Whether a miss on a line goes on with a stream that a prefetcher has noticed: a third one at the same distance, which
+    /// is that of the lines' numbers, because addresses differ from host to host.
     fn streams(&mut self, line: usize) -> bool {
         let distance = line.wrapping_sub(self.last_miss.0) as isize;
-        let goes_on = distance == self.last_miss.1 && distance.unsigned_abs() <= LONGEST_STRIDE;
+        let goes_on = distance == self.last_miss.1 && (1..=LONGEST_STRIDE).contains(&distance.unsigned_abs());
         self.last_miss = (line, distance);
         goes_on
     }
@@ -452,7 +467,7 @@ fn recycle(mut coroutine: Virtual) {
 pub fn run<'a>(
     machine: &Machine,
     seed: u64,
-    (alarms, limit): (&[Ps], Ps),
+    (alarms, limit): ([Ps; ALARMS], Ps),
     alarm: &dyn Fn(),
     bodies: Vec<Box<dyn FnOnce() + 'a>>,
 ) -> Result<Totals, Stuck> {
@@ -469,7 +484,7 @@ pub fn run<'a>(
         })));
     }
     for at in alarms {
-        engine.events.push(*at, Kind::Alarm, NOBODY, 0);
+        engine.events.push(at, Kind::Alarm, NOBODY, 0);
     }
     ENGINE.set(&raw mut *engine);
     let outcome = resume_all(&mut coroutines, alarm);
@@ -482,12 +497,16 @@ pub fn run<'a>(
 
 fn resume_all(coroutines: &mut [Option<Virtual>], alarm: &dyn Fn()) -> Result<(), Stuck> {
     let mut left = coroutines.len();
+    let mut alarms_left = ALARMS;
     while left > 0 {
         let engine = engine();
         let Some(event) = engine.events.pop() else { return Err(Stuck::Deadlock(engine.report())) };
         engine.now = event.at;
         if engine.now > engine.limit {
             return Err(Stuck::Late(engine.report()));
+        }
+        if engine.operations > engine.most_operations {
+            return Err(Stuck::Livelock(engine.report()));
         }
         let next = match event.kind {
             Kind::Thread => engine.goes_on(event.id, event.token),
@@ -502,6 +521,10 @@ fn resume_all(coroutines: &mut [Option<Virtual>], alarm: &dyn Fn()) -> Result<()
             }
             Kind::Alarm => {
                 alarm();
+                alarms_left -= 1;
+                if alarms_left == 0 {
+                    engine.most_operations = engine.operations + GRACE;
+                }
                 None
             }
         };
