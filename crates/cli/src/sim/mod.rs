@@ -2,6 +2,7 @@
 
 mod output;
 mod plan;
+mod reproduce;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -30,8 +31,10 @@ Workloads: counter, kv, ncs, epochs, epochs-variable, epochs-mixed, epochs-conte
 
 /// Runs the locks' own source on a machine that is only described, in virtual time: the same seed, the same result.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub struct SimArgs {
+    #[command(subcommand)]
+    command: Option<SimCommand>,
     /// Machine: a name, or the path of a machine file
     #[arg(long, value_name = "NAME|FILE", default_value = "xeon-e5-2699v3")]
     machine: String,
@@ -67,6 +70,12 @@ pub struct SimArgs {
     plot: Vec<Picture>,
 }
 
+#[derive(clap::Subcommand)]
+enum SimCommand {
+    /// Runs what the papers claim, and prints their numbers next to the simulated ones
+    Reproduce(reproduce::ReproduceArgs),
+}
+
 impl SimArgs {
     const DEFAULT_LOCKS: [&str; 4] = ["mcs_spin", "cna", "ticket", "ttas"];
 }
@@ -94,6 +103,9 @@ pub struct Row {
 }
 
 pub fn run(args: SimArgs) -> anyhow::Result<ExitCode> {
+    if let Some(SimCommand::Reproduce(args)) = &args.command {
+        return reproduce::run(args);
+    }
     let plan = Plan::new(&args)?;
     let prepare =
         |path: &PathBuf| OutputFile::prepare(path).with_context(|| format!("cannot write {}", path.display()));
