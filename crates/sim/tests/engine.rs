@@ -45,7 +45,10 @@ fn now() -> u64 {
 
 #[test]
 fn a_line_takes_as_long_as_the_machine_file_says() {
-    let machine = machine("xeon-e5-2699v3", &[("topology.placement", "ascending"), ("latency.cluster.core", "50")]);
+    let machine = machine(
+        "xeon-e5-2699v3",
+        &[("topology.placement", "ascending"), ("latency.cluster.core", "50"), ("fabric.jitter", "0")],
+    );
     #[repr(align(64))]
     struct Word(<Sim as Platform>::U32);
     // Thread 0 writes; the others read, one after the other: in its own socket, in the other one.

@@ -54,6 +54,8 @@ struct Claim {
     workload: String,
     #[serde(default)]
     set: Vec<String>,
+    #[serde(default)]
+    machine_set: Vec<String>,
     #[serde(default = "usual_duration")]
     duration: String,
     #[serde(default)]
@@ -64,6 +66,8 @@ struct Claim {
     #[serde(default = "one")]
     scale: f64,
     value: f64,
+    #[serde(default)]
+    relation: Relation,
     agree: [f64; 2],
     basis: Basis,
 }
@@ -93,6 +97,18 @@ enum Metric {
 enum Basis {
     Fitted,
     Predicted,
+}
+
+/// What the paper says about the number.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+enum Relation {
+    #[default]
+    #[serde(rename = "about")]
+    About,
+    #[serde(rename = "at least")]
+    AtLeast,
+    #[serde(rename = "at most")]
+    AtMost,
 }
 
 fn usual_duration() -> String {
@@ -130,10 +146,19 @@ fn claims() -> Vec<Claim> {
     toml::from_str::<File>(CLAIMS).expect("claims.toml is right").claims
 }
 
+fn pair(setting: &str) -> (&str, &str) {
+    setting.split_once('=').expect("KEY=VALUE in claims.toml")
+}
+
+fn machine(claim: &Claim) -> Result<Machine, UserError> {
+    let changes = claim.machine_set.iter().map(|setting| pair(setting));
+    plan::machine(&claim.machine, &changes.map(|(key, value)| (key.to_owned(), value.to_owned())).collect::<Vec<_>>())
+}
+
 fn workload(claim: &Claim, run: &Run) -> Workload {
     let mut workload = Workload::named(&claim.workload).expect("a workload of claims.toml");
     for setting in claim.set.iter().chain(&run.set) {
-        let (key, value) = setting.split_once('=').expect("KEY=VALUE in claims.toml");
+        let (key, value) = pair(setting);
         workload.set(key, value).unwrap_or_else(|error| panic!("{}: {error}", claim.id));
     }
     let duration = parse_duration(&claim.duration).expect("a duration in claims.toml");
@@ -171,8 +196,7 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
         .as_ref()
         .map(|path| OutputFile::prepare(path).with_context(|| format!("cannot write {}", path.display())));
     let json = json.transpose()?;
-    let machines: Vec<Machine> =
-        claims.iter().map(|claim| plan::machine(&claim.machine, &[])).collect::<Result<_, _>>()?;
+    let machines: Vec<Machine> = claims.iter().map(machine).collect::<Result<_, _>>()?;
     let mut jobs = Vec::new();
     for (claim, machine) in claims.iter().zip(&machines) {
         for seed in 1..=u64::from(args.seeds) {
@@ -227,8 +251,13 @@ fn table(outcomes: &[Outcome<'_>], seeds: u32) -> String {
             }
             None => ("-".into(), "-".into(), "-".into()),
         };
+        let paper = match claim.relation {
+            Relation::About => digits(claim.value),
+            Relation::AtLeast => format!(">= {}", digits(claim.value)),
+            Relation::AtMost => format!("<= {}", digits(claim.value)),
+        };
         let what = format!("{} ({}; {})", claim.says, claim.source, claim.machine);
-        table.add_row([claim.id.clone(), digits(claim.value), mean, range, ratio, basis.into(), verdict.into(), what]);
+        table.add_row([claim.id.clone(), paper, mean, range, ratio, basis.into(), verdict.into(), what]);
     }
     let mut text = terminal::lines(&table);
     let agree = outcomes.iter().filter(|outcome| outcome.agrees).count();
@@ -256,7 +285,7 @@ mod tests {
         let claims = claims();
         assert!(claims.len() > 30);
         for claim in &claims {
-            plan::machine(&claim.machine, &[]).unwrap();
+            machine(claim).unwrap();
             for run in claim.runs() {
                 assert_eq!(workload(claim, run).threads(), run.threads);
                 assert!(registry::find(Role::Mutex, &run.lock).is_some(), "{}: {}", claim.id, run.lock);

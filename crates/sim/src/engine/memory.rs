@@ -158,6 +158,12 @@ impl Engine {
         }
     }
 
+    /// A miss's latency as it is this time: no two are alike, and without that threads can fall into step for ever.
+    fn this_time(&mut self, latency: Ps) -> Ps {
+        let spread = (latency * self.machine.costs.jitter) >> 10;
+        latency - spread + self.random.below(2 * spread + 1)
+    }
+
     /// Delays from directories and links that are busy, when a line goes from `supplier` to `requester`, nodes.
     fn fabric(&mut self, home: u32, requester: u32, supplier: u32) -> Ps {
         let mut delay = 0;
@@ -213,7 +219,7 @@ impl Engine {
         } else {
             self.nearest_copy(index, cluster)
         };
-        let latency = latency + self.fabric(home, node, supplier);
+        let latency = self.this_time(latency) + self.fabric(home, node, supplier);
         let (hold, serve) = (self.machine.costs.hold, self.machine.costs.serve);
         let line = &mut self.lines[index];
         line.busy_until = self.now + if owner != NOBODY { latency + hold } else { serve };
@@ -257,7 +263,7 @@ impl Engine {
             }
             (farthest.0 + costs.invalidate * Ps::from(others.saturating_sub(1)), farthest.1)
         };
-        let latency = latency + self.fabric(home, node, supplier);
+        let latency = self.this_time(latency) + self.fabric(home, node, supplier);
         let hold = self.machine.costs.hold;
         let line = &mut self.lines[index];
         line.busy_until = self.now + latency + hold;

@@ -162,6 +162,9 @@ pub struct Fabric {
     pub link: f64,
     /// Added where requester, supplier and home are three nodes.
     pub three_hops: f64,
+    /// How much the latencies of misses vary: this share of them more or less, by chance.
+    #[serde(default = "usual_jitter")]
+    pub jitter: f64,
     /// The share of the races for a contended line that the nearest core wins; the others are first come, first served.
     pub near: f64,
 }
@@ -192,6 +195,10 @@ pub struct Scheduler {
     /// Whether waits that spin end in yields and naps, as those of `Native` do.
     #[serde(default)]
     pub patience: bool,
+}
+
+fn usual_jitter() -> f64 {
+    0.1
 }
 
 fn one() -> u32 {

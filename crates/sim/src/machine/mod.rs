@@ -113,6 +113,7 @@ pub(crate) struct Costs {
     pub(crate) link: Ps,
     pub(crate) three_hops: Ps,
     pub(crate) near: u32,
+    pub(crate) jitter: u64,
     pub(crate) slice: Ps,
     pub(crate) wakeup_granularity: Ps,
     pub(crate) switch: Ps,
@@ -370,7 +371,7 @@ fn distances(file: &File, clusters: u32, nodes: u32) -> Result<Vec<Ps>, Problem>
 
 fn costs(file: &File) -> Result<Costs, Problem> {
     let (latency, core, fabric, scheduler) = (&file.latency, &file.core, &file.fabric, &file.scheduler);
-    for (key, share) in [("core.stream", core.stream), ("fabric.near", fabric.near)] {
+    for (key, share) in [("core.stream", core.stream), ("fabric.near", fabric.near), ("fabric.jitter", fabric.jitter)] {
         if !(0.0..=1.0).contains(&share) {
             return Err((key.into(), format!("is {share}, not in 0 to 1")));
         }
@@ -414,6 +415,7 @@ fn costs(file: &File) -> Result<Costs, Problem> {
         link: ps("fabric.link", fabric.link)?,
         three_hops: ps("fabric.three_hops", fabric.three_hops)?,
         near: (fabric.near * 1024.0) as u32,
+        jitter: (fabric.jitter * 1024.0) as u64,
         slice: ps("scheduler.slice", scheduler.slice)?,
         wakeup_granularity: ps("scheduler.wakeup_granularity", scheduler.wakeup_granularity)?,
         switch: ps("scheduler.switch", scheduler.switch)?,
