@@ -82,6 +82,11 @@ fn compile(compiler: &str, output: &str, flags: &[&str], sources: &[PathBuf], al
     path
 }
 
+/// The program in `tests/programs/NAME.c`.
+pub fn program(name: &str) -> PathBuf {
+    compile("cc", name, &[], &[workspace().join("tests/programs").join(name).with_extension("c")], &[])
+}
+
 /// The C driver, with the library that it loads beside it.
 pub fn driver() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();

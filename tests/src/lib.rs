@@ -7,7 +7,7 @@ mod memcache;
 mod packages;
 mod process;
 
-pub use build::{driver, driver_cpp, lockswap, scratch_dir};
+pub use build::{driver, driver_cpp, lockswap, program, scratch_dir};
 pub use locks::{compare, each_lock, ids, variants, Program, Variant, Which};
 pub use memcache::{free_port, load_memcached};
 pub use packages::{library, need};

@@ -2,6 +2,7 @@
 
 use crate::explore::{Explore, Virtual};
 use crate::weak::{Modelled, Weak};
+use lockswap_conformance::routed;
 use lockswap_conformance::small::{self, Scenario};
 use lockswap_locks::for_each_lock;
 use lockswap_locks::registry::Role;
@@ -90,9 +91,35 @@ macro_rules! catalogue {
 
 for_each_lock!(catalogue);
 
+/// RON with a stop for each of the explorer's four CPUs: it goes round.
+fn routes() -> Vec<Subject> {
+    use lockswap_locks::routed::{plock::Counts, ron::Flags, ron::Routed, shared::Table, ticket::Queues};
+
+    type Ron<P> = Routed<P, Flags<P, 4>>;
+    type RonPlock<P> = Routed<P, Counts<P, 4>>;
+    type RonTicket<P> = Queues<P, 4>;
+    type RonShared<P> = Routed<P, Table<P, 1>>;
+    let mut subjects = vec![
+        mutex!("ron", "4 stops", Ron),
+        mutex!("ron-plock", "4 stops", RonPlock),
+        mutex!("ron-ticket", "4 stops", RonTicket),
+        mutex!("ron-shared", "stride 1", RonShared),
+    ];
+    let route = [
+        routed::scenarios::<Explore, Ron<Explore>, Virtual>(false),
+        routed::scenarios::<Explore, RonPlock<Explore>, Virtual>(true),
+        routed::scenarios::<Explore, RonTicket<Explore>, Virtual>(true),
+        routed::scenarios::<Explore, RonShared<Explore>, Virtual>(false),
+    ];
+    for (subject, scenarios) in subjects.iter_mut().zip(route) {
+        subject.explore.extend(scenarios);
+    }
+    subjects
+}
+
 /// Locks with small bounds: those with policies and routes.
 fn short_routes() -> Vec<Subject> {
-    use lockswap_locks::routed::{plock::Counts, ron::Flags, ron::Routed, shared::Table, ticket::Queues};
+    use lockswap_locks::routed::{plock::Counts, ron::Flags, ron::Routed, ticket::Queues};
     use lockswap_locks::shuffle::policy::{OfKind, OfNode, Together, WritersFirst};
     use lockswap_locks::shuffle::{proportional::Proportional, shfllock::Shfl};
     use lockswap_locks::waiting::{Spin, SpinThenPark};
@@ -103,7 +130,6 @@ fn short_routes() -> Vec<Subject> {
     type RonPlockOf1<P> = Routed<P, Counts<P, 1>>;
     type RonTicketOf2<P> = Queues<P, 2>;
     type RonTicketOf1<P> = Queues<P, 1>;
-    type RonSharedApart<P> = Routed<P, Table<P, 1>>;
     type ShflOf2<P> = Shfl<P, Together<OfNode, 2>, Spin>;
     type ShflBOf2<P> = Shfl<P, Together<OfNode, 2>, SpinThenPark>;
     type ShflKindOf2<P> = Shfl<P, Together<OfKind, 2>, Spin>;
@@ -116,7 +142,6 @@ fn short_routes() -> Vec<Subject> {
         mutex!("ron-plock", "1 stop", RonPlockOf1),
         mutex!("ron-ticket", "2 stops", RonTicketOf2),
         mutex!("ron-ticket", "1 stop", RonTicketOf1),
-        mutex!("ron-shared", "stride 1", RonSharedApart),
         mutex!("shfllock", "batches of 2", ShflOf2),
         mutex!("shfllock-b", "batches of 2", ShflBOf2),
         mutex!("shfllock-kind", "batches of 2", ShflKindOf2),
@@ -194,6 +219,15 @@ fn short_waits() -> Vec<Subject> {
         const MOST_LET_GO: u32 = 1;
         const INSISTS_AFTER: u64 = 6;
     }
+    /// A waiter abandons its node at the second look, and has then waited for longer than anybody is ready to.
+    struct Hasty;
+    impl mcs_timepub::Times for Hasty {
+        const UPDATE_DELAY: u64 = 4_000_000_000;
+        const MAX_CS_TIME: u64 = 0;
+        const PATIENCE: u64 = 0;
+        const MOST_LET_GO: u32 = 1;
+        const INSISTS_AFTER: u64 = u64::MAX;
+    }
     type MutexeeOfTwo<P> = MutexeeLock<P, 1, 1, 2>;
     type MutexeeOfOne<P> = MutexeeLock<P, 0, 0, 1>;
     type TwoSlots<P> = GrantArray<P, 2>;
@@ -211,6 +245,7 @@ fn short_waits() -> Vec<Subject> {
     type ClhStpOnce<P> = Stp<P, ClhQueue<P>, 1>;
     type ReciprocatingStp<P> = ReciprocatingLock<P, SpinThenPark>;
     type McsTpShort<P> = mcs_timepub::McsTp<P, TinyTimes>;
+    type McsTpHasty<P> = mcs_timepub::McsTp<P, Hasty>;
     vec![
         mutex!("mutexee", "windows of 2", MutexeeOfTwo),
         mutex!("mutexee", "windows of 1", MutexeeOfOne),
@@ -232,12 +267,14 @@ fn short_waits() -> Vec<Subject> {
         mutex!("k42", "parking", K42Queue),
         mutex!("reciprocating", "parking", ReciprocatingStp),
         mutex!("mcs-timepub", "short times", McsTpShort),
+        mutex!("mcs-timepub", "nobody waits for long", McsTpHasty),
     ]
 }
 
 /// All subjects.
 pub fn all() -> Vec<Subject> {
     let mut all = catalogue();
+    all.extend(routes());
     all.extend(short_routes());
     all.extend(short_waits());
     all.extend(short_batches());

@@ -78,10 +78,14 @@ pub struct Slo {
     pub ns: Ns,
 }
 
-/// The variable that sets targets whatever the program says.
+/// The variable that sets targets whatever the program says. Those that our own environment sets stay; of two for the same
+/// epoch the later counts.
 pub fn slo_variable(slos: &[Slo]) -> (OsString, Option<OsString>) {
-    let entries: Vec<String> = slos.iter().map(|slo| format!("{}={}", slo.id, time_as_option(slo.ns))).collect();
-    ("LOCKSWAP_SLO".into(), Some(entries.join(",").into()))
+    const NAME: &str = "LOCKSWAP_SLO";
+    let inherited = std::env::var_os(NAME).filter(|others| !others.is_empty());
+    let ours = slos.iter().map(|slo| format!("{}={}", slo.id, time_as_option(slo.ns)).into());
+    let entries: Vec<OsString> = inherited.into_iter().chain(ours).collect();
+    (NAME.into(), Some(entries.join(",".as_ref())))
 }
 
 /// Reads `ID=TIME`.

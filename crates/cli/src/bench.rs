@@ -16,17 +16,16 @@ mod series;
 mod throughput;
 
 use crate::error::UserError;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lockswap_study::export::OutputFile;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Arguments of `lockswap bench`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Without a part, `uncontended` and `contended` are measured. What each workload does, and what its numbers mean, is in
-docs/workloads.md. Ratios are medians over the rounds of one lock's number divided by the baseline's in the same round.
+Without a part, uncontended and contended are measured. What each workload does, and what its
+numbers mean, is in docs/workloads.md. A ratio is the median over the rounds of a lock's number
+divided by the baseline's in the same round.
 
 Examples:
   lockswap bench
@@ -111,17 +110,6 @@ fn prepare(common: &Common) -> anyhow::Result<Option<OutputFile>> {
     let file = common.export_json.as_ref().map(prepare).transpose()?;
     crate::library::unpack()?;
     Ok(file)
-}
-
-/// A bar on the standard error, if that is a terminal.
-fn progress(steps: u64) -> ProgressBar {
-    let bar = ProgressBar::new(steps);
-    if !std::io::stderr().is_terminal() {
-        bar.set_draw_target(ProgressDrawTarget::hidden());
-    } else if let Ok(style) = ProgressStyle::with_template("{elapsed} [{bar:24}] {pos}/{len}, {eta} left  {wide_msg}") {
-        bar.set_style(style.progress_chars("=> "));
-    }
-    bar
 }
 
 fn busy(load: f64) -> String {

@@ -17,6 +17,7 @@ use lockswap_study::summary;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::error::{UserError, USAGE};
+use crate::little::{self, Little};
 use crate::selection::{known, Selection, INTERPOSED, PLAIN, VARIABLES};
 use crate::{hidden, terminal};
 
@@ -45,6 +46,10 @@ pub struct CompareArgs {
     /// Compares a number in the program's output instead of its wall time: the first group of REGEX in its last match
     #[arg(long, value_name = "REGEX")]
     metric: Option<String>,
+    /// Lets the built-in workload do FACTOR times the work on these CPUs, with threads pinned, and calls them little, as
+    /// in 1:3
+    #[arg(long, value_name = "CPUS:FACTOR", conflicts_with = "command")]
+    little: Option<Little>,
     /// The metric is better when it is lower, such as a latency
     #[arg(long, requires = "metric")]
     lower_is_better: bool,
@@ -90,6 +95,7 @@ cannot be executed or found) or a file cannot be written; 2 for wrong usage;
 
 Examples:
   lockswap compare
+  lockswap compare --little 1:3 --lock mcs_spin,asl
   lockswap compare --lock futex,mcs_stp --runs 20 -- ./program --threads 8
   lockswap compare --metric 'total: ([0-9.]+) req/s' -- ./bench
   lockswap compare --metric 'p99 ([0-9.]+) us' --lower-is-better -- ./bench
@@ -157,8 +163,12 @@ fn plan(args: &CompareArgs) -> anyhow::Result<Plan> {
         let own = std::env::current_exe()?.into_os_string();
         let options = [hidden::KEY_VALUE, "--threads", &threads.to_string(), "--millis", &BUILT_IN_MILLIS.to_string()]
             .map(OsString::from);
-        let shown = format!("{BUILT_IN}, {threads} threads, {BUILT_IN_MILLIS} ms");
-        (std::iter::once(own).chain(options).collect(), vec![shown])
+        let little = args.little.as_ref().map(|little| OsString::from(format!("--little={little}")));
+        let mut shown = format!("{BUILT_IN}, {threads} threads, {BUILT_IN_MILLIS} ms");
+        if let Some(little) = &args.little {
+            shown += &format!(", little CPUs {little}");
+        }
+        (std::iter::once(own).chain(options).chain(little).collect(), vec![shown])
     } else {
         (args.command.clone(), args.command.iter().map(|a| a.to_string_lossy().into_owned()).collect())
     };
@@ -214,6 +224,9 @@ fn variants(args: &CompareArgs, command: &[OsString]) -> Result<Vec<Variant>, Us
             .filter(|v| !envs.iter().any(|(name, _)| name == v));
         let stray: Vec<_> = stray.map(|name| (name.into(), None)).collect();
         envs.extend(stray);
+        if let Some(little) = &args.little {
+            envs.extend(little::environment(&little.seats()?));
+        }
         Ok(Variant {
             lock: lock.into(),
             preloaded: !selection.is_plain(),

@@ -11,6 +11,7 @@ use lockswap_workloads::kv;
 use lockswap_workloads::pthread::{Kind, Mutex};
 use lockswap_workloads::torture::{self, Config, Focus};
 
+use crate::little::Little;
 use crate::terminal::print;
 use crate::torture::Counts;
 
@@ -36,12 +37,16 @@ pub struct KeyValueArgs {
     threads: usize,
     #[arg(long)]
     millis: u64,
+    #[arg(long)]
+    little: Option<Little>,
 }
 
 /// The contended key-value workload.
 pub fn key_value(args: KeyValueArgs) -> anyhow::Result<ExitCode> {
     let config = kv::Config { timing: Timing::lasting(args.millis * 1_000_000), ..kv::Config::new(args.threads) };
-    let report = kv::run::<Native, _>(&config, &Hardware::default(), &*Mutex::new(Kind::Normal));
+    let seats = args.little.map_or(Ok(Vec::new()), |little| little.seats())?;
+    let crew = Hardware { seats, ..Hardware::default() };
+    let report = kv::run::<Native, _>(&config, &crew, &*Mutex::new(Kind::Normal));
     print(&format!("throughput_ops_per_s={:.0}\n", report.throughput))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -4,46 +4,55 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use lockswap_locks::asymmetric::latency::{self, FILE_WORDS};
-use lockswap_platform::CoreKind;
+use lockswap_platform::{CoreKind, LONGEST_DURATION};
 use serde::Serialize;
+use tempfile::{NamedTempFile, TempPath};
 
 use crate::asl::time_in_words;
 use crate::error::UserError;
 
-/// A new file of no latencies; it goes away when this is dropped.
-pub struct LatencyFile(tempfile::NamedTempFile);
+/// A file of latencies; it goes away when this is dropped.
+pub struct LatencyFile {
+    file: File,
+    path: TempPath,
+}
 
 impl LatencyFile {
-    /// Makes the file in the folder for temporary files.
+    /// Makes the file, without latencies, in the folder for temporary files.
     pub fn create() -> Result<Self, UserError> {
-        let make = || {
-            let file = tempfile::Builder::new().prefix("lockswap-latencies-").tempfile()?;
-            file.as_file().set_len(8 * FILE_WORDS as u64)?;
-            Ok(Self(file))
-        };
-        make().map_err(|error: io::Error| {
-            let what = format!("cannot create the file of latencies in {}: {error}", std::env::temp_dir().display());
+        let folder = std::env::temp_dir();
+        let (file, path) = Self::make_in(&folder).map(NamedTempFile::into_parts).map_err(|error| {
+            let what = format!("cannot create the file of latencies in {}: {error}", folder.display());
             UserError::new(what, "set TMPDIR to a folder that you can write to")
-        })
+        })?;
+        Ok(Self { file, path })
+    }
+
+    fn make_in(folder: &Path) -> io::Result<NamedTempFile> {
+        let file = tempfile::Builder::new().prefix("lockswap-latencies-").tempfile_in(folder)?;
+        file.as_file().set_len(8 * FILE_WORDS as u64)?;
+        Ok(file)
     }
 
     /// What makes the library of a program record here.
     pub fn variable(&self) -> (OsString, Option<OsString>) {
-        ("LOCKSWAP_LATENCIES".into(), Some(self.0.path().into()))
+        ("LOCKSWAP_LATENCIES".into(), Some(self.path.as_os_str().to_owned()))
     }
 
-    /// Forgets what was recorded. No program may use the file.
-    pub fn clear(&self) -> io::Result<()> {
-        self.file().set_len(0)?;
-        self.file().set_len(8 * FILE_WORDS as u64)
+    /// Puts a file without latencies in the place of this one. A process that still records has the old one.
+    pub fn renew(&mut self) -> io::Result<()> {
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        self.file = Self::make_in(folder)?.persist(&self.path)?;
+        Ok(())
     }
 
     /// What was recorded since.
     pub fn read(&self) -> io::Result<Latencies> {
         let mut bytes = vec![0; 8 * FILE_WORDS];
-        self.file().read_exact_at(&mut bytes, 0)?;
+        self.file.read_exact_at(&mut bytes, 0)?;
         let word = |chunk: &[u8]| chunk.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
         let words: Vec<u64> = bytes.chunks_exact(8).map(word).collect();
         let mut ids: Vec<i32> = latency::ids(&words).collect();
@@ -52,10 +61,6 @@ impl LatencyFile {
         let of = |id: i32| [CoreKind::Big, CoreKind::Little].map(|kind| latency::Latencies::read(&words, id, kind));
         let epochs = ids.into_iter().flat_map(of).flatten().collect();
         Ok(Latencies { epochs, unrecorded: latency::unrecorded(&words) })
-    }
-
-    fn file(&self) -> &File {
-        self.0.as_file()
     }
 }
 
@@ -108,15 +113,28 @@ impl Figures {
 
     /// In one line.
     pub fn words(&self) -> String {
-        let missed = 100.0 * self.missed as f64 / self.count.max(1) as f64;
+        let Self { id, kind, count, .. } = self;
         let [p50, p99, p999] = [self.p50_ns, self.p99_ns, self.p999_ns].map(time_in_words);
-        let slo = time_in_words(self.slo_ns as f64);
-        let cores = self.kind;
-        format!(
-            "{} on {cores} cores: {} runs, P50 {p50}, P99 {p99}, P99.9 {p999}; {missed:.2}% above {slo}",
-            self.id, self.count
-        )
+        let missed = match self.slo_ns {
+            slo if slo >= LONGEST_DURATION => "no target".into(),
+            slo => {
+                let missed = 100.0 * self.missed as f64 / self.count.max(1) as f64;
+                format!("{missed:.2}% above {}", time_in_words(slo as f64))
+            }
+        };
+        format!("{id} on {kind} cores: {count} runs, P50 {p50}, P99 {p99}, P99.9 {p999}; {missed}")
     }
+}
+
+/// A line for each of the epochs, ordered as they are; of more than `most`, those that ran most.
+pub fn lines(epochs: &[Figures], most: usize) -> Vec<String> {
+    let mut counts: Vec<u64> = epochs.iter().map(|epoch| epoch.count).collect();
+    counts.sort_unstable_by(|a, b| b.cmp(a));
+    let least = counts.get(most.saturating_sub(1)).copied().unwrap_or_default();
+    let shown: Vec<String> = epochs.iter().filter(|e| e.count >= least).take(most).map(Figures::words).collect();
+    let left_out = epochs.len() - shown.len();
+    let more = (left_out > 0).then(|| format!("and {left_out} more that ran less often"));
+    shown.into_iter().chain(more).collect()
 }
 
 /// How a kind of core is called.
@@ -124,5 +142,33 @@ pub fn kind_name(kind: CoreKind) -> &'static str {
     match kind {
         CoreKind::Big => "big",
         CoreKind::Little => "little",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(id: i32, count: u64, slo_ns: u64) -> Figures {
+        let (p50_ns, p99_ns, p999_ns) = (1_000.0, 12_000.0, 40_000.0);
+        Figures { id, kind: "little", count, missed: count / 100, slo_ns, p50_ns, p99_ns, p999_ns, max_ns: 50_000 }
+    }
+
+    #[test]
+    fn an_epoch_is_a_line() {
+        assert_eq!(
+            figures(5, 1_000, 50_000).words(),
+            "5 on little cores: 1000 runs, P50 1.00 us, P99 12.0 us, P99.9 40.0 us; 1.00% above 50.0 us"
+        );
+        assert!(figures(5, 1_000, u64::MAX).words().ends_with("; no target"));
+    }
+
+    #[test]
+    fn of_many_epochs_those_that_ran_most_are_shown() {
+        let epochs: Vec<Figures> = (0..30).map(|id| figures(id, 10 + (id as u64 * 7) % 30, 1)).collect();
+        assert_eq!(lines(&epochs[..5], 20).len(), 5);
+        let shown = lines(&epochs, 20);
+        assert_eq!((shown.len(), shown[20].as_str()), (21, "and 10 more that ran less often"));
+        assert!(shown[0].starts_with("2 on") && shown[1].starts_with("3 on"), "by id: {shown:?}");
     }
 }

@@ -15,6 +15,7 @@ mod library;
 mod list;
 mod little;
 mod lock_pages;
+mod picture;
 mod preload_path;
 mod run;
 mod selection;
@@ -23,6 +24,7 @@ mod slo;
 mod terminal;
 mod topo;
 mod torture;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -43,6 +45,7 @@ Examples:
   lockswap run --lock mcs_stp -- ./server   a program of yours on one lock
   lockswap slo --epoch 5 --from 10us --to 1ms -- ./program
                                             a latency target for one of its epochs
+  lockswap topo --measure                   what this machine is like, and the best route for RON
   lockswap doctor ./program                 can it work on this program?";
 
 #[derive(Subcommand)]

@@ -21,7 +21,10 @@ Environment of the library:
   LOCKSWAP_TOPOLOGY=2x1 nodes x CPUs per node    [default: the machine's]
   LOCKSWAP_ROUTE=0,2,1,3 order of the CPUs for locks that travel along a route
                         [default: by number]
-  LOCKSWAP_BIG=0-3      the big CPUs, all others are little [default: all]
+  LOCKSWAP_BIG=0-3      the big CPUs, all others are little [default: the
+                        machine's]
+  LOCKSWAP_LEVEL=LEVEL  what is near for NUMA locks: node, llc or core-kind
+                        [default: as the machine is, see 'lockswap topo']
   LOCKSWAP_SLO=5=50us,7=1ms targets of epochs   [default: the program's]
   LOCKSWAP_ASL_MAX_WINDOW=1ms how long threads on little CPUs let others pass
                         [default: 100ms]

@@ -9,7 +9,6 @@ use std::process::{Child, ExitCode, ExitStatus};
 use std::time::Duration;
 
 use lockswap_locks::counters::{Counter, COUNT, FILE_BYTES};
-use lockswap_locks::registry::{is_glibcs, Role};
 use lockswap_study::export::OutputFile;
 use lockswap_study::model::signal_name;
 use lockswap_study::runner::{is_ignored, Program};
@@ -22,8 +21,9 @@ use signal_hook::low_level::siginfo::Cause;
 
 use crate::asl::{slo, slo_variable, AslArgs, Slo};
 use crate::error::{UserError, USAGE};
-use crate::latencies::{Figures, Latencies, LatencyFile};
+use crate::latencies::{self, Figures, Latencies, LatencyFile};
 use crate::selection::{Selection, VARIABLES};
+use crate::watch::Watch;
 
 /// Runs a program on the locks of your choice.
 #[derive(clap::Args)]
@@ -35,8 +35,13 @@ The program's input, output, exit status and signals are untouched.
 `--lock interposed-pthread` with the library forwarding every call to glibc.
 
 Exit status: the program's own; 126 if it cannot be executed, 127 if it is not
-found, 125 if lockswap itself fails, 2 for wrong usage. With --summary or
---stats-json, a program killed by a signal makes lockswap die of the same one.
+found, 125 if lockswap itself fails, 2 for wrong usage.
+
+lockswap turns into the program, with two exceptions: with --summary or
+--stats-json, and with a lock that prefers near or big CPUs, it stays, passes
+signals on, and ends as the program does, also if that is killed by a signal.
+While it stays it looks once a second whether CPUs went online or offline or
+changed their capacity, and tells the locks.
 
 Examples:
   lockswap run -- ./server --port 8080
@@ -74,6 +79,9 @@ pub struct RunArgs {
 /// Status when lockswap itself fails, as with `env` and `timeout`.
 const OWN_FAILURE: u8 = 125;
 
+/// Epochs that a summary shows.
+const MOST_EPOCHS: usize = 20;
+
 /// Signals passed on to the program.
 const FORWARDED: [i32; 6] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGINT, SIGQUIT];
 
@@ -87,7 +95,9 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     envs.extend(args.asl.environment());
     envs.extend(Some(&args.slo).filter(|slos| !slos.is_empty()).map(|slos| slo_variable(slos)));
     let mut program = Program { args: args.command, envs };
-    if !args.summary && args.stats_json.is_none() {
+    let watch = selection.asks().any_place().then(Watch::begin).flatten();
+    let counts = args.summary || args.stats_json.is_some();
+    if !counts && watch.is_none() {
         let error = program.command().exec();
         return Err(not_started(&program, &error).into());
     }
@@ -98,18 +108,23 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         })
     });
     let output = output.transpose()?;
-    let counters = counters_file().map_err(|error| {
+    let counters = counts.then(counters_file).transpose().map_err(|error| {
         let what = format!("cannot create the file of counters in {}: {error}", std::env::temp_dir().display());
         UserError::new(what, "set TMPDIR to a folder that you can write to").with_status(OWN_FAILURE)
     })?;
-    let latencies = LatencyFile::create().map_err(|e| e.with_status(OWN_FAILURE))?;
-    program.envs.push(("LOCKSWAP_STATS".into(), Some(counters.path().into())));
-    program.envs.push(latencies.variable());
+    let latencies = counts.then(LatencyFile::create).transpose().map_err(|e| e.with_status(OWN_FAILURE))?;
+    program.envs.extend(counters.as_ref().map(|file| ("LOCKSWAP_STATS".into(), Some(file.path().into()))));
+    program.envs.extend(latencies.as_ref().map(LatencyFile::variable));
+    program.envs.extend(watch.as_ref().map(Watch::variable));
     // Caught before the program starts, so that none is lost; the program itself starts with the usual dispositions.
     let forwarded = FORWARDED.into_iter().filter(|s| !is_ignored(*s));
     let mut signals = SignalsInfo::<WithOrigin>::new(forwarded.chain([SIGCHLD]))?;
     let mut child = program.spawn(|_| {}).map_err(|error| not_started(&program, &error))?;
+    if let Some(watch) = watch {
+        watch.go_on();
+    }
     let status = wait(&mut child, &mut signals)?;
+    let (Some(counters), Some(latencies)) = (counters, latencies) else { return end_as(status) };
     let stats = Stats::read(&selection, counters.as_file(), &latencies.read()?)?;
     drop((counters, latencies));
     if args.summary {
@@ -250,21 +265,12 @@ impl Stats {
             *counter = word.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
         }
         let of = |counter: Counter| counters[counter as usize];
-        let plain = selection.is_plain();
-        let id = |chosen: &Option<String>, variable: &str, default: &str| match chosen {
-            Some(id) => id.clone(),
-            None if plain => crate::selection::PLAIN.into(),
-            None => std::env::var(variable).ok().filter(|v| !v.is_empty()).unwrap_or_else(|| default.into()),
-        };
-        let [lock, rwlock, spin] = crate::selection::VARIABLES;
-        let lock = id(&selection.lock, lock, Role::Mutex.default_id());
-        // As the library chooses when it is told nothing.
-        let default = |role: Role| if is_glibcs(&lock) { crate::selection::PLAIN } else { role.default_id() };
+        let [lock, rwlock, spin] = selection.ids();
         Ok(Self {
             schema: 1,
-            rwlock: id(&selection.rwlock, rwlock, default(Role::RwLock)),
-            spin: id(&selection.spin, spin, default(Role::Spin)),
             lock,
+            rwlock,
+            spin,
             replaced: Replaced {
                 mutex: of(Counter::Mutex),
                 cond: of(Counter::Cond),
@@ -286,7 +292,7 @@ impl Stats {
                 ignored: of(Counter::EpochsIgnored),
                 not_recorded: latencies.unrecorded,
             },
-            plain,
+            plain: selection.is_plain(),
         })
     }
 
@@ -321,8 +327,8 @@ impl Stats {
         text += &if some.is_empty() { "nothing".into() } else { some.join(", ") };
         let threads = count(self.threads_seen, "thread", "threads");
         text += &format!("\n  seen            {threads} in {}\n", count(self.processes, "process", "processes"));
-        for epoch in &self.epochs {
-            text += &format!("  epoch           {}\n", epoch.words());
+        for line in latencies::lines(&self.epochs, MOST_EPOCHS) {
+            text += &format!("  epoch           {line}\n");
         }
         let Misused { ends_without_start, starts_without_end, ignored, not_recorded } = self.epochs_misused;
         let misuses = [

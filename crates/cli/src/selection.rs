@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
+use lockswap_locks::info::Asks;
 use lockswap_locks::registry::{self, Role};
 
 use crate::error::{UserError, USAGE};
@@ -38,6 +39,31 @@ impl Selection {
     pub fn is_plain(&self) -> bool {
         let glibc = |id: &Option<String>| id.as_deref().is_none_or(|id| id == PLAIN);
         self.lock.as_deref() == Some(PLAIN) && glibc(&self.rwlock) && glibc(&self.spin)
+    }
+
+    /// The ids of the locks that the program gets, for mutexes, rwlocks and spinlocks: those chosen here, else in the
+    /// environment, else the library's defaults.
+    pub fn ids(&self) -> [String; 3] {
+        let plain = self.is_plain();
+        let id = |chosen: &Option<String>, variable: &str, default: &str| match chosen {
+            Some(id) => id.clone(),
+            None if plain => PLAIN.into(),
+            None => env::var(variable).ok().filter(|v| !v.is_empty()).unwrap_or_else(|| default.into()),
+        };
+        let [lock, rwlock, spin] = VARIABLES;
+        let lock = id(&self.lock, lock, Role::Mutex.default_id());
+        // As the library chooses when it is told nothing.
+        let default = |role: Role| if registry::is_glibcs(&lock) { PLAIN } else { role.default_id() };
+        let rwlock = id(&self.rwlock, rwlock, default(Role::RwLock));
+        let spin = id(&self.spin, spin, default(Role::Spin));
+        [lock, rwlock, spin]
+    }
+
+    /// What the locks ask about the CPUs that they run on.
+    pub fn asks(&self) -> Asks {
+        let entries = [Role::Mutex, Role::RwLock, Role::Spin].into_iter().zip(self.ids());
+        let entries = entries.filter_map(|(role, id)| registry::find(role, &id));
+        entries.fold(Asks::default(), |asks, entry| asks.and(entry.info.asks()))
     }
 
     /// What the environment of the program has that ours has not; `None` removes a variable.

@@ -9,6 +9,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::sync::Mutex;
 
+pub mod routed;
 pub mod small;
 
 /// How a platform starts threads.

@@ -1,16 +1,19 @@
 //! The checks again, small enough to see all executions of them: two or three threads, one or two acquisitions each.
 
 use crate::{deadline, Lock, Threads};
-use lockswap_locks::info::Fairness;
+use lockswap_locks::info::{Fairness, Family};
 use lockswap_locks::{Context, Preference, RawRwLock};
 use lockswap_platform::{AtomicInt, DataCell, Ns, Ordering, Platform};
 use std::cell::Cell;
+use std::sync::atomic::AtomicUsize;
 use std::sync::Mutex;
 
 /// A machine on which executions are enumerated.
 pub trait Stage: Threads {
     /// Whether the functions below do anything.
     const SEES_WAITS: bool;
+    /// What happens from here on need not be enumerated any more, in this execution.
+    fn enough() {}
     /// The bytes must not be accessed any more.
     fn gone(start: *const u8, bytes: usize);
     /// A number higher than all before.
@@ -39,25 +42,60 @@ const PATIENT: Ns = 1_000_000_000;
 pub fn mutex<P: Platform, L: Lock<P>, T: Stage>() -> Vec<Scenario> {
     let mut scenarios = vec![
         Scenario { name: "alone", threads: 1, run: crate::alone::<P, L> },
-        Scenario { name: "exclusion-2x2", threads: 2, run: exclusion::<P, L, T, 2, 2> },
-        Scenario { name: "try-2", threads: 2, run: tries::<P, L, T, 2> },
-        Scenario { name: "timed-2", threads: 2, run: abandons::<P, L, T, 2> },
+        Scenario { name: "exclusion-2x2", threads: 2, run: || play::<P, L, T>(&["ll", "ll"]) },
+        Scenario { name: "try-2", threads: 2, run: || play::<P, L, T>(&["tt", "l"]) },
+        Scenario { name: "timed-2", threads: 2, run: || play::<P, L, T>(&["d", "l"]) },
         Scenario { name: "gone-2", threads: 2, run: leaves_memory::<P, L, T, 2> },
         Scenario { name: "released-by-other", threads: 2, run: other_releases::<P, L, T> },
-        Scenario { name: "exclusion-3x1", threads: 3, run: exclusion::<P, L, T, 3, 1> },
-        Scenario { name: "try-3", threads: 3, run: tries::<P, L, T, 3> },
-        Scenario { name: "timed-3", threads: 3, run: abandons::<P, L, T, 3> },
+        Scenario { name: "exclusion-3x1", threads: 3, run: || play::<P, L, T>(&["l", "l", "l"]) },
+        Scenario { name: "try-3", threads: 3, run: || play::<P, L, T>(&["tt", "l", "l"]) },
+        Scenario { name: "timed-3", threads: 3, run: || play::<P, L, T>(&["d", "l", "l"]) },
         Scenario { name: "gone-3", threads: 3, run: leaves_memory::<P, L, T, 3> },
-        Scenario { name: "exclusion-3x2", threads: 3, run: exclusion::<P, L, T, 3, 2> },
+        Scenario { name: "exclusion-3x2", threads: 3, run: || play::<P, L, T>(&["ll", "ll", "ll"]) },
     ];
-    if T::SEES_WAITS && matches!(L::INFO.fairness, Fairness::Fifo | Fairness::Bounded(_)) {
-        scenarios.push(Scenario { name: "fairness-3", threads: 3, run: is_fair::<P, L, T> });
+    if T::SEES_WAITS {
+        if matches!(L::INFO.fairness, Fairness::Fifo | Fairness::Bounded(_)) {
+            scenarios.push(Scenario { name: "fairness-3", threads: 3, run: is_fair::<P, L, T> });
+        }
+    } else {
+        // Weak orders show where threads meet often: the lock is held at first, or acquired again and again. Loom begins
+        // with the last thread, and goes on with the first one: the one that releases comes when the others wait.
+        scenarios.extend([
+            Scenario { name: "held l-u-l", threads: 3, run: || play::<P, L, T>(&["l", "u", "l"]) },
+            Scenario { name: "held l-ul-l", threads: 3, run: || play::<P, L, T>(&["l", "ul", "l"]) },
+            Scenario { name: "held l-u-d", threads: 3, run: || play::<P, L, T>(&["l", "u", "d"]) },
+            Scenario { name: "held l-l-u-l", threads: 4, run: || play::<P, L, T>(&["l", "l", "u", "l"]) },
+            Scenario { name: "often lll-l", threads: 2, run: || play::<P, L, T>(&["lll", "l"]) },
+            Scenario { name: "often lll-t", threads: 2, run: || play::<P, L, T>(&["lll", "t"]) },
+            Scenario { name: "often llt-l", threads: 2, run: || play::<P, L, T>(&["llt", "l"]) },
+        ]);
+        if L::INFO.family == Family::Shuffle {
+            // A queue that is long enough to be put in order, by a waiter that looks before the release.
+            scenarios.extend([
+                Scenario { name: "held l-l-l-su-l", threads: 5, run: || play::<P, L, T>(&["l", "l", "l", "su", "l"]) },
+                Scenario {
+                    name: "held l-l-l-sxu-l",
+                    threads: 5,
+                    run: || play::<P, L, T>(&["l", "l", "l", "sxu", "l"]),
+                },
+                Scenario {
+                    name: "held l-l-l-ssxu-l",
+                    threads: 5,
+                    run: || play::<P, L, T>(&["l", "l", "l", "ssxu", "l"]),
+                },
+                Scenario {
+                    name: "held sxu-l-l-l-l",
+                    threads: 5,
+                    run: || play::<P, L, T>(&["sxu", "l", "l", "l", "l"]),
+                },
+            ]);
+        }
     }
     scenarios
 }
 
 /// The contexts of one thread; they outlive all threads.
-struct Contexts<C>(Vec<(Cell<bool>, C)>);
+pub(crate) struct Contexts<C>(Vec<(Cell<bool>, C)>);
 
 // SAFETY: the flags are used by one thread only.
 unsafe impl<C: Sync> Sync for Contexts<C> {}
@@ -68,7 +106,7 @@ impl<C: Context> Contexts<C> {
     }
 
     /// One that is ready for an acquisition: used before rather than new.
-    fn take(&self) -> &C {
+    pub(crate) fn take(&self) -> &C {
         let used = self.0.iter().filter(|(used, _)| used.get()).find(|(_, cx)| cx.is_reusable());
         let (used, cx) =
             used.or_else(|| self.0.iter().find(|(used, _)| !used.get())).expect("one for each acquisition");
@@ -77,11 +115,11 @@ impl<C: Context> Contexts<C> {
     }
 }
 
-fn bodies<'a>(count: usize, body: impl Fn(usize) + Copy + Send + 'a) -> Vec<Box<dyn FnOnce() + Send + 'a>> {
+pub(crate) fn bodies<'a>(count: usize, body: impl Fn(usize) + Copy + Send + 'a) -> Vec<Box<dyn FnOnce() + Send + 'a>> {
     (0..count).map(|thread| Box::new(move || body(thread)) as Box<dyn FnOnce() + Send>).collect()
 }
 
-fn all_contexts<C: Context>(threads: usize, each: usize) -> Vec<Contexts<C>> {
+pub(crate) fn all_contexts<C: Context>(threads: usize, each: usize) -> Vec<Contexts<C>> {
     (0..threads).map(|_| Contexts::new(each)).collect()
 }
 
@@ -96,85 +134,58 @@ fn must_be_free<P: Platform, L: Lock<P>>(lock: &L) {
     }
 }
 
-fn exclusion<P: Platform, L: Lock<P>, T: Stage, const THREADS: usize, const ROUNDS: usize>() {
+/// A thread for each word, which acquires and releases for each letter: `l` waits for as long as it takes, `t` tries, `d`
+/// gives up if it has to wait for too long, and comes back. `u` only releases, what was acquired before the threads began.
+/// `s` lets the others go on first, and after `x` the executions need not be enumerated.
+fn play<P: Platform, L: Lock<P>, T: Stage>(words: &'static [&'static str]) {
     let lock = L::new();
     let count = P::Data::<usize>::new(0);
-    let contexts = all_contexts::<L::Ctx>(THREADS, ROUNDS);
-    let (lock_ref, count_ref, contexts_ref) = (&lock, &count, &contexts);
-    T::run(bodies(THREADS, move |thread| {
-        for _ in 0..ROUNDS {
-            let cx = contexts_ref[thread].take();
-            // SAFETY: the context is ready; the data is protected by the lock.
-            unsafe {
-                lock_ref.lock(cx);
-                count_ref.with_mut(|count| *count += 1);
-                lock_ref.unlock(cx);
+    let acquired = AtomicUsize::new(0);
+    let contexts = all_contexts::<L::Ctx>(words.len(), 2 * words.iter().map(|word| word.len()).max().unwrap_or(0));
+    let first = L::Ctx::new();
+    if words.iter().any(|word| word.contains('u')) {
+        // SAFETY: the context is ready; who says `u` releases.
+        unsafe { lock.lock(&first) };
+    }
+    let (lock_ref, count_ref, acquired_ref, contexts_ref, first_ref) = (&lock, &count, &acquired, &contexts, &first);
+    T::run(bodies(words.len(), move |thread| {
+        let mine = &contexts_ref[thread];
+        for letter in words[thread].chars() {
+            if letter == 's' {
+                T::settle();
+                continue;
             }
-        }
-    }));
-    // SAFETY: all threads have ended.
-    assert_eq!(unsafe { count.with(|count| *count) }, THREADS * ROUNDS);
-    must_be_free(&lock);
-}
-
-/// The first thread tries, twice; the others acquire.
-fn tries<P: Platform, L: Lock<P>, T: Stage, const THREADS: usize>() {
-    let lock = L::new();
-    let count = P::Data::<usize>::new(0);
-    let contexts = all_contexts::<L::Ctx>(THREADS, 2);
-    let (lock_ref, count_ref, contexts_ref) = (&lock, &count, &contexts);
-    T::run(bodies(THREADS, move |thread| {
-        for _ in 0..if thread == 0 { 2 } else { 1 } {
-            let cx = contexts_ref[thread].take();
-            // SAFETY: as in `exclusion`.
+            if letter == 'x' {
+                T::enough();
+                continue;
+            }
+            // SAFETY: a context is ready when it is taken, and released before the next one is; the data is protected by
+            // the lock.
             unsafe {
-                let acquired = if thread == 0 {
-                    lock_ref.try_lock(cx)
-                } else {
-                    lock_ref.lock(cx);
-                    true
+                let mut cx = if letter == 'u' { first_ref } else { mine.take() };
+                let holds = match letter {
+                    'u' => true,
+                    't' => lock_ref.try_lock(cx),
+                    _ => {
+                        if letter == 'l' || !lock_ref.lock_until(cx, deadline::<P>(PATIENT)) {
+                            if letter == 'd' {
+                                cx = mine.take();
+                            }
+                            lock_ref.lock(cx);
+                        }
+                        true
+                    }
                 };
-                if acquired {
+                if holds {
                     count_ref.with_mut(|count| *count += 1);
+                    acquired_ref.fetch_add(1, Ordering::Relaxed);
                     lock_ref.unlock(cx);
                 }
             }
         }
     }));
     // SAFETY: all threads have ended.
-    assert!(unsafe { count.with(|count| *count) } >= THREADS - 1);
-    must_be_free(&lock);
-}
-
-/// The first thread gives up if it has to wait for too long, and comes back; the others acquire.
-fn abandons<P: Platform, L: Lock<P>, T: Stage, const THREADS: usize>() {
-    let lock = L::new();
-    let count = P::Data::<usize>::new(0);
-    let contexts = all_contexts::<L::Ctx>(THREADS, 2);
-    let (lock_ref, count_ref, contexts_ref) = (&lock, &count, &contexts);
-    T::run(bodies(THREADS, move |thread| {
-        let cx = contexts_ref[thread].take();
-        // SAFETY: as in `exclusion`.
-        unsafe {
-            let acquired = if thread == 0 {
-                lock_ref.lock_until(cx, deadline::<P>(PATIENT))
-            } else {
-                lock_ref.lock(cx);
-                true
-            };
-            if acquired {
-                count_ref.with_mut(|count| *count += 1);
-                lock_ref.unlock(cx);
-            } else {
-                let cx = contexts_ref[thread].take();
-                lock_ref.lock(cx);
-                count_ref.with_mut(|count| *count += 1);
-                lock_ref.unlock(cx);
-            }
-        }
-    }));
-    // SAFETY: all threads have ended.
-    assert_eq!(unsafe { count.with(|count| *count) }, THREADS);
+    assert_eq!(unsafe { count.with(|count| *count) }, acquired.into_inner());
     must_be_free(&lock);
 }
 
@@ -270,59 +281,121 @@ fn is_fair<P: Platform, L: Lock<P>, T: Stage>() {
 pub fn rwlock<P: Platform, L: RawRwLock<P>, T: Stage>() -> Vec<Scenario> {
     const R: Preference = Preference::Readers;
     const W: Preference = Preference::Writers;
-    vec![
-        Scenario { name: "w-r", threads: 2, run: || shares::<P, L, T>("wr", R, false) },
-        Scenario { name: "w-r writers first", threads: 2, run: || shares::<P, L, T>("wr", W, false) },
-        Scenario { name: "w-w-r", threads: 3, run: || shares::<P, L, T>("wwr", R, false) },
-        Scenario { name: "w-r-r", threads: 3, run: || shares::<P, L, T>("wrr", R, false) },
-        Scenario { name: "w-w-r writers first", threads: 3, run: || shares::<P, L, T>("wwr", W, false) },
-        Scenario { name: "w-r-r writers first", threads: 3, run: || shares::<P, L, T>("wrr", W, false) },
-        Scenario { name: "timed w-r", threads: 3, run: || shares::<P, L, T>("WRw", R, false) },
-        Scenario { name: "timed w-r writers first", threads: 3, run: || shares::<P, L, T>("WRr", W, false) },
-        Scenario { name: "timed w-w-r-r", threads: 4, run: || shares::<P, L, T>("WRwr", R, false) },
-        Scenario { name: "timed w-w-r-r writers first", threads: 4, run: || shares::<P, L, T>("WRwr", W, false) },
-        Scenario { name: "gone w-r-r", threads: 3, run: || shares::<P, L, T>("wrr", R, true) },
-        Scenario { name: "gone w-w-r", threads: 3, run: || shares::<P, L, T>("wwr", W, true) },
-    ]
+    // Loom begins with the last thread: the scenario's name says in which order it lets the threads run at first.
+    let mut scenarios = vec![
+        Scenario { name: "w-r", threads: 2, run: || shares::<P, L, T>("", &["r", "w"], R, false) },
+        Scenario { name: "w-r writers first", threads: 2, run: || shares::<P, L, T>("", &["r", "w"], W, false) },
+        Scenario { name: "w-rr", threads: 2, run: || shares::<P, L, T>("", &["rr", "w"], R, false) },
+        Scenario { name: "timed w-r, 2", threads: 2, run: || shares::<P, L, T>("", &["R", "w"], R, false) },
+        Scenario { name: "tries to read", threads: 2, run: || shares::<P, L, T>("", &["tt", "w"], R, false) },
+        Scenario { name: "tries to write", threads: 2, run: || shares::<P, L, T>("", &["TT", "r"], W, false) },
+        Scenario { name: "used r-w", threads: 2, run: || shares::<P, L, T>("r", &["r", "w"], R, false) },
+        Scenario { name: "w-w-r", threads: 3, run: || shares::<P, L, T>("", &["w", "r", "w"], R, false) },
+        Scenario { name: "w-r-r", threads: 3, run: || shares::<P, L, T>("", &["r", "r", "w"], R, false) },
+        Scenario { name: "w-w-r writers first", threads: 3, run: || shares::<P, L, T>("", &["w", "r", "w"], W, false) },
+        Scenario { name: "w-r-r writers first", threads: 3, run: || shares::<P, L, T>("", &["r", "r", "w"], W, false) },
+        Scenario { name: "timed w-r", threads: 3, run: || shares::<P, L, T>("", &["W", "R", "w"], R, false) },
+        Scenario { name: "timed r-w-w", threads: 3, run: || shares::<P, L, T>("", &["w", "R", "w"], R, false) },
+        Scenario {
+            name: "timed r-w-w writers first",
+            threads: 3,
+            run: || shares::<P, L, T>("", &["w", "R", "w"], W, false),
+        },
+        Scenario {
+            name: "timed w-r writers first",
+            threads: 3,
+            run: || shares::<P, L, T>("", &["W", "R", "r"], W, false),
+        },
+        Scenario { name: "gone w-r-r", threads: 3, run: || shares::<P, L, T>("", &["r", "r", "w"], R, true) },
+        Scenario { name: "gone w-w-r", threads: 3, run: || shares::<P, L, T>("", &["w", "r", "w"], W, true) },
+    ];
+    if T::SEES_WAITS {
+        scenarios.extend([
+            Scenario {
+                name: "timed w-w-r-r",
+                threads: 4,
+                run: || shares::<P, L, T>("", &["W", "R", "w", "r"], R, false),
+            },
+            Scenario {
+                name: "timed w-w-r-r writers first",
+                threads: 4,
+                run: || shares::<P, L, T>("", &["W", "R", "w", "r"], W, false),
+            },
+        ]);
+    } else {
+        scenarios.extend([
+            Scenario { name: "used w-r", threads: 2, run: || shares::<P, L, T>("r", &["w", "r"], W, false) },
+            Scenario { name: "used tries to read", threads: 2, run: || shares::<P, L, T>("r", &["t", "w"], R, false) },
+            Scenario { name: "used tries to write", threads: 2, run: || shares::<P, L, T>("r", &["r", "T"], R, false) },
+            Scenario { name: "used w-r-r", threads: 3, run: || shares::<P, L, T>("r", &["r", "r", "w"], R, false) },
+            Scenario {
+                name: "held w-r writers first",
+                threads: 2,
+                run: || shares::<P, L, T>("+r", &["W", "r"], W, false),
+            },
+            Scenario { name: "held w-u-r", threads: 3, run: || shares::<P, L, T>("+r", &["w", "u", "r"], R, false) },
+            Scenario {
+                name: "held W-u-r writers first",
+                threads: 3,
+                run: || shares::<P, L, T>("+r", &["W", "u", "r"], W, false),
+            },
+        ]);
+    }
+    scenarios
 }
 
-/// One thread for each letter: w writes, r reads, capitals give up after a while; where `gone`, the last destroys the lock.
-fn shares<P: Platform, L: RawRwLock<P>, T: Stage>(threads: &'static str, preference: Preference, gone: bool) {
+/// A thread for each word, which acquires and releases for each letter: `w` writes, `r` reads, capitals give up after a
+/// while, `t` and `T` try to read and to write. `before` is done before the threads begin; what it reads after `+` is
+/// released by `u`, or at the end. Where `gone`, the last thread destroys the lock.
+fn shares<P: Platform, L: RawRwLock<P>, T: Stage>(
+    before: &'static str,
+    words: &'static [&'static str],
+    preference: Preference,
+    gone: bool,
+) {
     let lock = L::new();
     let pair = P::Data::<(usize, usize)>::new((0, 0));
-    let left = P::U32::new(threads.len() as u32);
+    let left = P::U32::new(words.len() as u32);
+    let keeps = before.starts_with('+');
+    if !before.is_empty() {
+        assert!(lock.read(preference, None));
+        if !keeps {
+            // SAFETY: held shared.
+            unsafe { lock.unlock_read(preference) };
+        }
+    }
     let (lock_ref, pair_ref, left_ref) = (&lock, &pair, &left);
-    T::run(bodies(threads.len(), move |thread| {
-        let letter = threads.as_bytes()[thread];
-        let until = letter.is_ascii_uppercase().then(|| deadline::<P>(PATIENT));
+    T::run(bodies(words.len(), move |thread| {
         let leave = || {
             // ORDER(gone): AcqRel, so that the last one comes after the others' releases.
             gone && left_ref.fetch_sub(1, Ordering::AcqRel) == 1
         };
-        // SAFETY: the data is touched only while the lock is held in the mode that allows it.
-        let last = unsafe {
-            if letter.eq_ignore_ascii_case(&b'w') {
-                let acquired = lock_ref.write(until);
-                if acquired {
+        let mut last = false;
+        for letter in words[thread].chars() {
+            let until = letter.is_ascii_uppercase().then(|| deadline::<P>(PATIENT));
+            let writes = matches!(letter, 'w' | 'W' | 'T');
+            let acquired = match letter {
+                'w' | 'W' => lock_ref.write(until),
+                'T' => lock_ref.try_write(),
+                'r' | 'R' => lock_ref.read(preference, until),
+                't' => lock_ref.try_read(preference),
+                _ => true,
+            };
+            // SAFETY: the data is touched only while the lock is held in the mode that allows it.
+            unsafe {
+                if acquired && writes {
                     pair_ref.with_mut(|pair| *pair = (pair.0 + 1, pair.1 + 1));
-                }
-                let last = leave();
-                if acquired {
-                    lock_ref.unlock_write(preference);
-                }
-                last
-            } else {
-                let acquired = lock_ref.read(preference, until);
-                if acquired {
+                } else if acquired {
                     pair_ref.with(|pair| assert_eq!(pair.0, pair.1));
                 }
-                let last = leave();
-                if acquired {
+                last = leave();
+                if acquired && writes {
+                    lock_ref.unlock_write(preference);
+                } else if acquired {
                     lock_ref.unlock_read(preference);
                 }
-                last
             }
-        };
+        }
         if last {
             // A writer comes after everybody else's release.
             assert!(lock_ref.write(None));
@@ -331,6 +404,10 @@ fn shares<P: Platform, L: RawRwLock<P>, T: Stage>(threads: &'static str, prefere
             T::gone((&raw const *lock_ref).cast(), size_of::<L>());
         }
     }));
+    if keeps && words.iter().all(|word| !word.contains('u')) {
+        // SAFETY: held shared since before the threads began.
+        unsafe { lock.unlock_read(preference) };
+    }
     if !gone {
         assert!(lock.is_free() && lock.try_write(), "{}: not free though all have released", L::INFO.id);
         // SAFETY: held exclusively.

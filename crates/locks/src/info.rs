@@ -128,12 +128,23 @@ pub struct Asks {
     pub locality: bool,
     /// The kind of the core.
     pub kind: bool,
+    /// The place on the route through the CPUs.
+    pub route: bool,
 }
 
 impl Asks {
+    /// Whether the lock asks for anything but the route, which stays as it is while a program runs.
+    pub const fn any_place(self) -> bool {
+        self.locality || self.kind
+    }
+
     /// What two locks ask together.
     pub const fn and(self, other: Self) -> Self {
-        Asks { locality: self.locality || other.locality, kind: self.kind || other.kind }
+        Asks {
+            locality: self.locality || other.locality,
+            kind: self.kind || other.kind,
+            route: self.route || other.route,
+        }
     }
 }
 
@@ -165,7 +176,7 @@ impl LockInfo {
             Family::Shuffle => !by_kind,
             _ => ["asl-cna", "cohort-rw", "shfllock-rw"].contains(&self.id),
         };
-        Asks { locality: by_place, kind: by_kind }
+        Asks { locality: by_place, kind: by_kind, route: self.family == Family::Routed }
     }
 
     /// Whether the lock stays fast with more running threads than CPUs: no hand-off has to wait for a thread that spins

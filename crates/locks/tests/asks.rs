@@ -13,6 +13,7 @@ struct Spy;
 
 static LOCALITY: AtomicBool = AtomicBool::new(false);
 static KIND: AtomicBool = AtomicBool::new(false);
+static ROUTE: AtomicBool = AtomicBool::new(false);
 
 impl Platform for Spy {
     type U8 = <Native as Platform>::U8;
@@ -57,9 +58,11 @@ impl Platform for Spy {
         Native::cpu()
     }
     fn rank() -> u32 {
+        ROUTE.store(true, Relaxed);
         Native::rank()
     }
     fn ranks() -> u32 {
+        ROUTE.store(true, Relaxed);
         Native::ranks()
     }
     fn thread() -> usize {
@@ -89,8 +92,9 @@ impl Platform for Spy {
 fn asked(body: impl FnOnce()) -> Asks {
     LOCALITY.store(false, Relaxed);
     KIND.store(false, Relaxed);
+    ROUTE.store(false, Relaxed);
     body();
-    Asks { locality: LOCALITY.load(Relaxed), kind: KIND.load(Relaxed) }
+    Asks { locality: LOCALITY.load(Relaxed), kind: KIND.load(Relaxed), route: ROUTE.load(Relaxed) }
 }
 
 fn of_lock<L: RawLock<Spy>>() -> (LockInfo, Asks) {

@@ -2,6 +2,7 @@
 
 mod placed;
 
+use lockswap_conformance::routed::{comes_round, in_order, Rider};
 use lockswap_conformance::{self as conformance, Threads};
 use lockswap_locks::asymmetric::libasl;
 use lockswap_locks::routed::plock::{Counts, RonPlock};
@@ -15,7 +16,7 @@ use lockswap_locks::waiting::{Spin, SpinThenPark};
 use lockswap_locks::{Context, IsHeld, RawLock};
 use lockswap_platform::CoreKind::{self, Big, Little};
 use lockswap_platform::{set_big, set_route, CpuList, Native, Platform};
-use placed::{Place, Placed, SOMEWHERE};
+use placed::{Place, Placed, Riders, RANKS, SOMEWHERE};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -256,6 +257,27 @@ fn ron_ticket_goes_on_from_where_the_holder_was_served() {
     assert_eq!(*order.lock().unwrap(), [0, 1, 3, 2]);
 }
 
+/// One thread on each CPU, or two, that come and go as they run; holders move to other CPUs. `crates/conformance` says what
+/// is checked.
+#[test]
+fn ron_comes_round() {
+    fn riders(threads: u32, rounds: usize) -> Vec<Rider> {
+        let rider = |thread: u32| Rider { at: thread % RANKS, leaves: (thread * 5 + 3) % RANKS, rounds };
+        (0..threads).map(rider).collect()
+    }
+    fn check<L: RawLock<Placed>>(threads: u32) {
+        comes_round::<Placed, L, Riders>(&riders(threads, 300));
+        in_order::<Placed, L, Riders>(&riders(threads, 2));
+    }
+    let _alone = alone();
+    check::<Ron<Placed>>(RANKS);
+    check::<RonShared<Placed>>(RANKS);
+    check::<RonTicket<Placed>>(RANKS);
+    check::<RonTicket<Placed>>(2 * RANKS);
+    check::<RonPlock<Placed>>(RANKS);
+    check::<RonPlock<Placed>>(2 * RANKS);
+}
+
 /// Waiters for one lock take up the stops of all CPUs; those for another one get it all the same.
 #[test]
 fn locks_that_share_a_table_do_not_disturb_each_other() {
@@ -410,8 +432,8 @@ fn declared_kinds_and_routes_are_followed() {
     let _alone = alone();
     let cpus = [first, second];
     set_big(CpuList::parse(first.to_string().as_bytes()).unwrap());
-    set_route(CpuList::parse(format!("{second},{first}").as_bytes()).unwrap());
-    assert!(Native::ranks() >= 2);
+    set_route([second, first]);
+    assert_eq!(Native::ranks(), 2);
     check::<Ron<Native>>(&cpus, &[0, 1], &[1, 0]);
     check::<RonPlock<Native>>(&cpus, &[0, 1], &[1, 0]);
     check::<RonTicket<Native>>(&cpus, &[0, 0, 1], &[2, 0, 1]);

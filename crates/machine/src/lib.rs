@@ -3,17 +3,25 @@
 //!
 //! What the preload library needs, too, is in `lockswap-topology`; its modules are here under the same names.
 //! - [`captured`] is a folder such as `/sys` kept in a text;
-//! - [`cgroup`] reads to which CPUs a control group confines a process.
+//! - [`cgroup`] reads to which CPUs a control group confines a process;
+//! - [`probe`] measures the latency between each two CPUs, [`matrix`] holds it, [`route`] finds the shortest round trip in
+//!   it, and [`stored`] keeps both in a file.
 
 pub mod captured;
 pub mod cgroup;
+pub mod matrix;
+pub mod probe;
+pub mod route;
+pub mod speed;
+pub mod steps;
+pub mod stored;
 
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-pub use lockswap_topology::{cpuset, files, kinds, places, shared, topology};
+pub use lockswap_topology::{cpuset, files, kinds, order, places, shared, topology};
 
 use cpuset::CpuSet;
 use files::{Files, Folder};

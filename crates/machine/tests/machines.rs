@@ -43,7 +43,7 @@ fn big(topology: &Topology) -> String {
 fn places(topology: &Topology) -> (Level, Vec<Place>, Summary) {
     let (level, _) = choose(topology, None, None);
     let mut places = Vec::new();
-    let summary = find(topology, level, |_, place| places.push(place));
+    let summary = find(topology, level, |_, place| places.extend(place.group().map(|_| place)));
     (level, places, summary)
 }
 
@@ -227,12 +227,53 @@ fn a_process_sees_its_own_cpus_first() {
 }
 
 #[test]
+fn a_container_is_confined_to_its_cpuset() {
+    let files = machine!("container-cpuset");
+    let cpus = lockswap_machine::cgroup::cpus(&files, None).unwrap();
+    let container = lockswap_machine::read(&files, Some(&cpus));
+    assert_eq!(container.allowed(), &set("8,9,12,13"));
+    assert_eq!(groups(&container, Group::Llc).len(), 4);
+    let (level, places, summary) = places(&container);
+    assert_eq!(level, Level::Llc);
+    assert_eq!(summary, Summary { cpus: 4, groups: 2, caches: 2, little: 0 });
+    // Its own groups come first, then the others.
+    assert_eq!([8, 12, 0, 4].map(|cpu| places[cpu].group()), [0, 1, 2, 3].map(Some));
+}
+
+#[test]
 fn a_process_on_little_cpus_alone_has_no_big_ones_to_wait_for() {
     let m1 = lockswap_machine::read(&machine!("apple-m1"), Some(&set("0-2")));
     assert_eq!(places(&m1).2.little, 0);
     let mut declared = lockswap_machine::read(&machine!("apple-m1"), Some(&set("0-2")));
     declared.declare_big(&set("4-7"));
     assert_eq!(places(&declared).2.little, 3);
+    let mut ryzen = read(&machine!("ryzen-5950x-smt-off"));
+    ryzen.declare_big(&set("0-15"));
+    let mut offline = Vec::new();
+    find(&ryzen, Level::Node, |cpu, place| {
+        if place.group().is_none() {
+            offline.push((cpu, place.kind()));
+        }
+    });
+    assert_eq!(offline[..2], [(5, CoreKind::Big), (16, CoreKind::Little)], "known before they come online");
+}
+
+#[test]
+fn measured_speeds_count_where_the_system_says_nothing() {
+    let big = |machine: &Captured, measured: &str| {
+        let mut topology = read(machine);
+        topology.fall_back_to_measured(&set(measured));
+        (topology.kinds_source(), big(&topology))
+    };
+    assert_eq!(big(&machine!("vm-hidden"), "0,1"), (Source::Measured, "0,1".into()));
+    assert_eq!(big(&machine!("vm-hidden"), "0-3"), (Source::None, "0-3".into()));
+    assert_eq!(big(&machine!("vm-hidden"), "7"), (Source::None, "0-3".into()));
+    assert_eq!(big(&machine!("apple-m1"), "0"), (Source::Capacity, "4-7".into()));
+    // A fifth slower may be somebody else's work.
+    let mut vm = read(&machine!("vm-hidden"));
+    assert!(!vm.set_speeds(Source::Measured, |cpu| Some([1024, 1000, 850, 1010][cpu])));
+    assert!(vm.set_speeds(Source::Measured, |cpu| Some([1024, 1000, 600, 1010][cpu])));
+    assert_eq!((vm.kinds_source(), vm.kind(2)), (Source::Measured, CoreKind::Little));
 }
 
 #[test]

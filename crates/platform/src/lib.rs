@@ -19,8 +19,8 @@ pub use native::{window, Native};
 pub use single::Single;
 pub use time::{parse_duration, Clock, Deadline, Ns, LONGEST_DURATION};
 pub use topology::{
-    set_big, set_override, set_place, set_route, use_places, CpuList, Place, Places, TopologyOverride, MAX_CPUS,
-    MAX_RANKS,
+    rank_of, set_big, set_override, set_place, set_route, use_places, CpuList, Place, Places, TopologyOverride,
+    MAX_CPUS, MAX_RANKS,
 };
 
 /// An atomic integer of type `V`.
@@ -146,18 +146,20 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn ranks() -> u32;
     /// A number that no other living thread has; not 0.
     fn thread() -> usize;
+    /// The address of `place`, as a number to hash, or to leave in a shared table. Where executions are enumerated, the
+    /// same one in each of them.
+    #[inline(always)]
+    fn address<T>(place: &T) -> usize {
+        core::ptr::from_ref(place).addr()
+    }
     /// The process's one table of the sort: all zero at first, a power of two long.
     fn slots(table: SharedTable) -> &'static [Self::Usize];
-    /// A number that stands for an object, which nothing else of its kind has meanwhile; not 0. Locks draw their places in
-    /// the shared tables from it.
-    #[inline(always)]
-    fn identity<T>(object: &T) -> usize {
-        core::ptr::from_ref(object).addr()
-    }
     /// How long a thread on a little CPU stands back for others, at most: the reorder window of LibASL, ns.
     fn reorder_window() -> Ns;
     /// Leaves the CPU for about `ns` ns.
     fn sleep(ns: Ns);
+    /// Lets another thread run on this CPU, if one is ready to.
+    fn yield_cpu() {}
     /// Computes `steps` steps, each of six instructions of one cycle that wait for each other, on no memory: the work of a
     /// program. It takes no time where executions are explored.
     #[inline]

@@ -158,6 +158,9 @@ impl Platform for Single {
     fn sleep(ns: Ns) {
         Native::sleep(ns);
     }
+    fn yield_cpu() {
+        Native::yield_cpu();
+    }
     fn choose(n: u32) -> u32 {
         Native::choose(n)
     }

@@ -138,7 +138,7 @@ pub fn set_override(topology: TopologyOverride) {
 pub const MAX_RANKS: usize = 256;
 
 /// A list of CPUs as Linux writes it, `0-3,8,10-11`, in the order written.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuList<'a>(&'a str);
 
 impl<'a> CpuList<'a> {
@@ -160,28 +160,44 @@ impl<'a> CpuList<'a> {
     }
 }
 
-/// Rank of each CPU on the declared route plus one; 0 where nothing is declared.
+/// Rank of each CPU on the route plus one; 0 for those that are not on it.
 static RANK_OF_CPU: [AtomicU16; MAX_CPUS] = [const { AtomicU16::new(0) }; MAX_CPUS];
+/// Positions on the route; 0 while there is none.
+static RANKS: AtomicU32 = AtomicU32::new(0);
 
-/// Makes [`crate::Native`] follow `route`; CPUs that it does not name come after it, in their order. Called before locks
+/// Makes [`crate::Native`] follow `route`: the first CPU gets rank 0, the next one 1, and so on. If there are more than
+/// [`MAX_RANKS`], neighbours share a rank; a CPU that is not on the route shares that of another one. Called before locks
 /// are used: a RON lock that is held meanwhile may lose its waiters.
-pub fn set_route(route: CpuList<'_>) {
+pub fn set_route(route: impl IntoIterator<Item = usize>) {
     // Relaxed throughout: set while the process has one thread.
-    let unnamed = |cpu: &usize| RANK_OF_CPU[*cpu].load(Ordering::Relaxed) == 0;
-    let mut rank = 0;
-    for cpu in route.cpus().chain(0..MAX_CPUS) {
-        if unnamed(&cpu) {
-            rank += 1;
-            RANK_OF_CPU[cpu].store(rank, Ordering::Relaxed);
+    RANK_OF_CPU.iter().for_each(|rank| rank.store(0, Ordering::Relaxed));
+    let mut count = 0;
+    for rank in route.into_iter().filter_map(|cpu| RANK_OF_CPU.get(cpu)) {
+        if rank.load(Ordering::Relaxed) == 0 {
+            count += 1;
+            rank.store(count, Ordering::Relaxed);
         }
     }
+    let most = MAX_RANKS as u16;
+    if count > most {
+        let shared = |rank: u16| (u32::from(rank - 1) * u32::from(most) / u32::from(count)) as u16 + 1;
+        let ranks = RANK_OF_CPU.iter().filter(|rank| rank.load(Ordering::Relaxed) != 0);
+        ranks.for_each(|rank| rank.store(shared(rank.load(Ordering::Relaxed)), Ordering::Relaxed));
+    }
+    RANKS.store(count.min(most).into(), Ordering::Relaxed);
 }
 
-/// The position of `cpu` on the route.
-pub(crate) fn rank(cpu: u32) -> u32 {
-    // Relaxed: set while the process has one thread.
-    let declared = RANK_OF_CPU.get(cpu as usize).map_or(0, |rank| rank.load(Ordering::Relaxed));
-    u32::from(declared).checked_sub(1).unwrap_or(cpu)
+/// The number of positions on the route, if there is one.
+#[inline]
+pub(crate) fn ranks() -> Option<u32> {
+    // Relaxed, here and below: set while the process has one thread.
+    Some(RANKS.load(Ordering::Relaxed)).filter(|ranks| *ranks != 0)
+}
+
+/// The position of `cpu`, if it is on the route.
+#[inline]
+pub fn rank_of(cpu: u32) -> Option<u32> {
+    u32::from(RANK_OF_CPU.get(cpu as usize)?.load(Ordering::Relaxed)).checked_sub(1)
 }
 
 /// Makes [`crate::Native`] count the CPUs in the list as big and all others as little, from now on.
@@ -207,9 +223,15 @@ mod tests {
     }
 
     #[test]
-    fn a_route_ranks_its_cpus_first() {
-        set_route(CpuList::parse(b"2,0").unwrap());
-        assert_eq!([0, 1, 2, 3, 5].map(rank), [1, 2, 0, 3, 5]);
+    fn a_route_ranks_its_cpus() {
+        set_route(CpuList::parse(b"2,0,2").unwrap().cpus());
+        assert_eq!([0, 1, 2, 4096].map(rank_of), [Some(1), None, Some(0), None]);
+        assert_eq!(ranks(), Some(2));
+        // Neighbours on a long route share a rank, and no rank is left out.
+        set_route((0..1000).rev());
+        assert_eq!(([999, 996, 995, 0].map(rank_of), ranks()), ([Some(0), Some(0), Some(1), Some(255)], Some(256)));
+        let steps: std::vec::Vec<u32> = (0..999).map(|cpu| rank_of(cpu).unwrap() - rank_of(cpu + 1).unwrap()).collect();
+        assert!(steps.iter().all(|step| *step <= 1));
     }
 
     #[test]

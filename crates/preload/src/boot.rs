@@ -2,7 +2,7 @@
 //! call of a replaced function, whichever is first. Nothing here allocates or takes a lock.
 
 use crate::functions::{self, ACTIVE, REAL};
-use crate::{c11, cancel, cond, counters, epoch, generation, machine, mutex, outside, pool, rwlock, spin, tls};
+use crate::{c11, cancel, cond, counters, epoch, generation, machine, mutex, outside, pool, route, rwlock, spin, tls};
 use core::ffi::{c_char, c_int, c_void, CStr};
 use core::fmt::{self, Write};
 use core::mem::MaybeUninit;
@@ -13,7 +13,7 @@ use lockswap_locks::counters::{Counter, FILE_BYTES};
 use lockswap_locks::for_each_lock;
 use lockswap_locks::info::Asks;
 use lockswap_locks::registry::{self, Role};
-use lockswap_platform::{parse_duration, set_route, window, CpuList, Native, Single};
+use lockswap_platform::{parse_duration, window, CpuList, Native, Single};
 use syscalls::{syscall, Sysno};
 
 /// Exit status when the environment asks for something that does not exist: as a shell's "command not found".
@@ -130,18 +130,21 @@ unsafe fn install(environment: &Environment) {
         let rwlock = environment.lock("LOCKSWAP_RWLOCK", Role::RwLock, default(Role::RwLock));
         let spin = environment.lock("LOCKSWAP_SPIN", Role::Spin, default(Role::Spin));
         let verbose = environment.get("LOCKSWAP_VERBOSE").is_some();
-        if let Some(route) = environment.cpus("LOCKSWAP_ROUTE") {
-            set_route(route);
-        }
+        let declared = environment.cpus("LOCKSWAP_ROUTE");
         let locks = [(Role::Mutex, mutex), (Role::RwLock, rwlock), (Role::Spin, spin)];
-        let asks = locks.iter().filter_map(|(role, id)| registry::find(*role, id));
-        let asks = asks.fold(Asks::default(), |asks, entry| asks.and(entry.info.asks()));
-        let learnt = machine::learn(environment, asks);
+        let locks_ask = locks.iter().filter_map(|(role, id)| registry::find(*role, id));
+        let latencies = environment.map_file("LOCKSWAP_LATENCIES", 8 * FILE_WORDS, verbose);
+        // Latencies are recorded by the kind of the core, whatever the lock.
+        let asks = Asks { kind: latencies.is_some(), ..Asks::default() };
+        let asks = locks_ask.fold(asks, |asks, entry| asks.and(entry.info.asks()));
+        let settings = machine::settings(environment);
+        let learnt = machine::learn(environment, &settings, asks);
+        let route = asks.route.then(|| route::choose(environment, declared, &settings, verbose));
         if let Some(file) = environment.map_file("LOCKSWAP_STATS", FILE_BYTES, verbose) {
             counters::set_file(file.cast());
             generation::start_counting();
         }
-        if let Some(file) = environment.map_file("LOCKSWAP_LATENCIES", 8 * FILE_WORDS, verbose) {
+        if let Some(file) = latencies {
             epoch::set_latencies(file.cast());
         }
         if let Some(text) = environment.get("LOCKSWAP_ASL_MAX_WINDOW") {
@@ -189,6 +192,9 @@ unsafe fn install(environment: &Environment) {
             complain(format_args!("mutex {mutex}, rwlock {rwlock}, spin {spin}"));
             if let Some(learnt) = learnt {
                 complain(format_args!("{learnt}"));
+            }
+            if let Some(route) = route {
+                complain(format_args!("{route}"));
             }
         }
     }

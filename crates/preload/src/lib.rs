@@ -25,8 +25,10 @@ mod machine;
 mod mutex;
 mod outside;
 mod pool;
+mod route;
 mod rwlock;
 mod spin;
+mod stored;
 mod tls;
 
 #[panic_handler]

@@ -9,12 +9,14 @@ use lockswap_platform::{set_place, use_places, Clock, Native, Ns, Platform, Topo
 use lockswap_topology::cpuset::CpuSet;
 use lockswap_topology::files::Folder;
 use lockswap_topology::kinds::Source;
-use lockswap_topology::places::{choose, find, Level, Reason, Settings, Summary};
+use lockswap_topology::places::{choose, find, is_open, Level, Reason, Settings, Summary};
 use lockswap_topology::shared::{Shared, FILE_BYTES};
+use lockswap_topology::stored::Identity;
 use lockswap_topology::topology::{Topology, Wanted};
 use syscalls::{syscall, Errno, Sysno};
 
 use crate::boot::{die, map, unmap, Environment, Lossy};
+use crate::stored;
 
 /// What was learnt, in words for the user.
 pub enum Learnt {
@@ -39,15 +41,14 @@ impl fmt::Display for Learnt {
     }
 }
 
-/// Learns what locks ask; nothing if they ask nothing. Settings of the wrong form end the process in any case.
+/// Learns what locks ask; nothing if they ask nothing.
 ///
 /// # Safety
 /// The process has one thread and `environment` is its own.
-pub unsafe fn learn(environment: &Environment, asks: Asks) -> Option<Learnt> {
+pub unsafe fn learn(environment: &Environment, settings: &Settings, asks: Asks) -> Option<Learnt> {
     // SAFETY: as for this call.
     unsafe {
-        let settings = settings(environment);
-        if !asks.locality && !asks.kind {
+        if !asks.any_place() {
             return None;
         }
         let shared = environment.get("LOCKSWAP_MACHINE").and_then(|path| map_shared(path).ok());
@@ -58,15 +59,15 @@ pub unsafe fn learn(environment: &Environment, asks: Asks) -> Option<Learnt> {
             }
         }
         let root = environment.get("LOCKSWAP_SYSFS").unwrap_or(c"/sys");
-        Some(read(root, &settings, asks))
+        Some(read(environment, root, settings, asks))
     }
 }
 
-/// What the environment says about the machine.
+/// What the environment says about the machine; settings of the wrong form end the process.
 ///
 /// # Safety
 /// `environment` is the process's own.
-unsafe fn settings(environment: &Environment) -> Settings {
+pub unsafe fn settings(environment: &Environment) -> Settings {
     // SAFETY: as for this call.
     unsafe {
         let level = environment.get("LOCKSWAP_LEVEL").map(|name| {
@@ -90,7 +91,10 @@ unsafe fn settings(environment: &Environment) -> Settings {
 }
 
 /// Reads the machine and tells [`Native`].
-fn read(root: &CStr, settings: &Settings, asks: Asks) -> Learnt {
+///
+/// # Safety
+/// As for [`learn`].
+unsafe fn read(environment: &Environment, root: &CStr, settings: &Settings, asks: Asks) -> Learnt {
     let start = Native::now(Clock::Monotonic);
     let kinds = asks.kind || settings.level == Some(Level::CoreKind);
     let memory = map(size_of::<Topology>());
@@ -101,7 +105,20 @@ fn read(root: &CStr, settings: &Settings, asks: Asks) -> Learnt {
     let wanted = Wanted { all_groups: false, kinds: kinds && settings.big.is_none() };
     topology.read(&folder, Some(&settings.allowed), wanted);
     settings.apply(topology);
-    let (level, reason) = choose(topology, settings.level, None);
+    let mut steps = None;
+    let no_kinds = kinds && topology.kinds_source() == Source::None && settings.allowed.len() > 1;
+    if no_kinds || asks.locality && is_open(topology, settings.level) {
+        // SAFETY: as for this call. What is of no use is the route's to complain about.
+        unsafe {
+            stored::with(environment, Identity::of(&folder), false, |_, facts| {
+                steps = facts.steps;
+                if let Some(big) = facts.big.filter(|_| no_kinds) {
+                    topology.fall_back_to_measured(&big.into());
+                }
+            });
+        }
+    }
+    let (level, reason) = choose(topology, settings.level, steps);
     let summary = find(topology, level, set_place);
     let kinds = kinds.then(|| topology.kinds_source());
     // SAFETY: from `map`; `topology` is used no more.

@@ -327,7 +327,7 @@ impl Platform for Sim {
     }
 
     /// Its first line's number: the host's addresses decide nothing.
-    fn identity<T>(object: &T) -> usize {
+    fn address<T>(object: &T) -> usize {
         let line = engine::line_number(std::ptr::from_ref(object).addr());
         (line + 1) * 64
     }

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use lockswap_platform::{CpuList, MAX_CPUS};
-use syscalls::{syscall, Sysno};
+use syscalls::{syscall, Errno, Sysno};
 
 /// A set of CPUs with numbers below [`MAX_CPUS`]; all zero bytes are the empty set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,6 +19,12 @@ impl CpuSet {
         // SAFETY: the kernel writes at most that many bytes to the set.
         let _ = unsafe { syscall!(Sysno::sched_getaffinity, 0, size_of_val(&set.0), set.0.as_mut_ptr()) };
         set
+    }
+
+    /// Lets the calling thread run on these CPUs only.
+    pub fn bind_this_thread(&self) -> Result<(), Errno> {
+        // SAFETY: the kernel reads that many bytes of the set.
+        unsafe { syscall!(Sysno::sched_setaffinity, 0, size_of_val(&self.0), self.0.as_ptr()) }.map(|_| ())
     }
 
     /// Adds `cpu`; a number that is too large is ignored.

@@ -83,6 +83,27 @@ unsafe fn fill(file: usize, buffer: &mut [u8]) -> Option<usize> {
     }
 }
 
+/// The first bytes of the file at `path`, as many as fit into the buffer.
+pub fn beginning<'b>(path: &CStr, buffer: &'b mut [u8]) -> Result<&'b [u8], Errno> {
+    // Not blocking: the path may have come to name a pipe.
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
+    let mut length = 0;
+    // SAFETY: the path is a C string, the file is open while it is read, the rest of the buffer is as long as said.
+    unsafe {
+        let file = syscall!(Sysno::openat, libc::AT_FDCWD, path.as_ptr(), flags)?;
+        let ended = loop {
+            let rest = &mut buffer[length..];
+            match syscall!(Sysno::read, file, rest.as_mut_ptr(), rest.len()) {
+                Ok(0) => break Ok(()),
+                Ok(read) => length += read,
+                Err(error) => break Err(error),
+            }
+        };
+        let _ = syscall!(Sysno::close, file);
+        ended.map(|()| &buffer[..length])
+    }
+}
+
 /// A path that is being written, always ended by a zero byte.
 struct Path {
     bytes: [u8; PATH_BYTES],

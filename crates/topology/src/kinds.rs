@@ -21,6 +21,8 @@ use crate::topology::Topology;
 /// A value this many percent of the next lower one begins another class. Ranks of equal AMD cores go up in steps of 3 to
 /// 5 %; dense and full Zen cores, E- and P-cores, and the clusters of phones lie 18 % and more apart.
 const GAP_PERCENT: u64 = 115;
+/// The same for what was measured, which other programs disturb.
+const MEASURED_GAP_PERCENT: u64 = 125;
 
 /// What told the kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,9 +111,17 @@ impl Topology {
         self.cpus.get(cpu).map(|cpu| cpu.speed).filter(|speed| *speed != 0)
     }
 
-    /// Makes the CPUs in `big` big and all others little.
+    /// Makes the CPUs in `big` big and all others little, also those that are offline.
     pub fn declare_big(&mut self, big: &CpuSet) {
         self.set_two_classes(Source::Declared, |cpu| big.contains(cpu));
+    }
+
+    /// The same for what was measured, where no source told the kinds; nothing changes if all or no online CPUs are big.
+    pub fn fall_back_to_measured(&mut self, big: &CpuSet) {
+        let bigs = self.online().and(big).len();
+        if self.kinds.source == Source::None && (1..self.online().len()).contains(&bigs) {
+            self.set_two_classes(Source::Measured, |cpu| big.contains(cpu));
+        }
     }
 
     /// Sorts the CPUs into classes by numbers that are higher for faster ones. Returns whether there are several classes;
@@ -134,6 +144,7 @@ impl Topology {
     /// Gives each CPU a class by its speed; no CPU has none.
     fn sort_into_classes(&mut self, source: Source) -> Kinds {
         let online = *self.online();
+        let gap = if source == Source::Measured { MEASURED_GAP_PERCENT } else { GAP_PERCENT };
         let fastest = online.iter().map(|cpu| self.cpus[cpu].speed).max().unwrap_or(0);
         let (mut value, mut class, mut largest_step) = (fastest, 0, 0);
         let mut kinds = Kinds { source, classes: 1, big_classes: 1 };
@@ -147,7 +158,7 @@ impl Topology {
             let slower = online.iter().map(|cpu| self.cpus[cpu].speed).filter(|speed| *speed < value);
             let Some(next) = slower.max() else { break };
             let step = u64::from(value) * 100 / u64::from(next);
-            if step >= GAP_PERCENT {
+            if step >= gap {
                 class += 1;
                 kinds.classes = class + 1;
                 if step > largest_step {

@@ -56,6 +56,24 @@ pub struct Steps {
     pub far: Option<f64>,
 }
 
+impl Steps {
+    /// Reads two or three positive numbers with blanks between them, as [`Steps`] writes them.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut numbers =
+            text.split(' ').map(|number| number.parse().ok().filter(|ns: &f64| *ns > 0.0 && ns.is_finite()));
+        let (same_llc, same_node, far) = (numbers.next()??, numbers.next()??, numbers.next());
+        let far = if let Some(far) = far { Some(far?) } else { None };
+        numbers.next().is_none().then_some(Steps { same_llc, same_node, far })
+    }
+}
+
+impl fmt::Display for Steps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1} {:.1}", self.same_llc, self.same_node)?;
+        self.far.map_or(Ok(()), |far| write!(f, " {far:.1}"))
+    }
+}
+
 /// Why a level was chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reason {
@@ -63,6 +81,8 @@ pub enum Reason {
     Asked,
     /// The user named another one, of which the machine shows nothing.
     NotVisible(Level),
+    /// The user declares nodes.
+    Declared,
     /// The machine shows no last-level cache that cores share.
     NoCaches,
     /// No node has several last-level caches.
@@ -83,6 +103,7 @@ impl fmt::Display for Reason {
             Reason::NotVisible(level) => {
                 write!(f, "LOCKSWAP_LEVEL={} asks for caches, but no shared ones are visible", level.name())
             }
+            Reason::Declared => f.write_str("LOCKSWAP_TOPOLOGY declares the nodes"),
             Reason::NoCaches => f.write_str("no last-level caches that cores share are visible"),
             Reason::OneCachePerNode => f.write_str("no node has several last-level caches"),
             Reason::SeveralCachesPerNode => {
@@ -105,10 +126,11 @@ const SMALLEST_STEP: f64 = 1.25;
 
 /// The level for NUMA locks, and why.
 ///
-/// Unless the user names one (`asked`): the node where no node has several last-level caches. Where one has, the level
-/// beyond which the time grows by the larger factor, if times were measured. Else the last-level cache: on all machines with
-/// several of them in a node of which measurements are public (AMD's Zen, where a node is 2 to 16 of them; Apple's M1;
-/// Kunpeng with nodes interleaved), leaving the cache costs 2.2 to 5 times as much, and leaving the node another 1.2 to 2.
+/// Unless the user names one (`asked`): the node where the user declares nodes, and where no node has several last-level
+/// caches. Where one has, the level beyond which the time grows by the larger factor, if times were measured. Else the
+/// last-level cache: on all machines with several of them in a node of which measurements are public (AMD's Zen, where a
+/// node is 2 to 16 of them, and Apple's M1), leaving the cache costs 3.6 to 5.3 times as much, and leaving the node 1.7 to 2
+/// times after that.
 pub fn choose(topology: &Topology, asked: Option<Level>, steps: Option<Steps>) -> (Level, Reason) {
     match asked {
         Some(Level::Llc) if !topology.caches_are_shared() => return (Level::Node, Reason::NotVisible(Level::Llc)),
@@ -116,17 +138,32 @@ pub fn choose(topology: &Topology, asked: Option<Level>, steps: Option<Steps>) -
         Some(level) => return (level, Reason::Asked),
         None => {}
     }
-    if !topology.caches_are_shared() {
-        return (Level::Node, Reason::NoCaches);
-    }
-    if !several_caches_in_a_node(topology) {
-        return (Level::Node, Reason::OneCachePerNode);
+    if let Some(reason) = reason_for_node(topology) {
+        return (Level::Node, reason);
     }
     let Some(steps) = steps else { return (Level::Llc, Reason::SeveralCachesPerNode) };
     let leaving_cache = steps.same_node / steps.same_llc;
     let leaving_node = steps.far.map_or(1.0, |far| far / steps.same_node);
     let level = if leaving_cache >= leaving_node.max(SMALLEST_STEP) { Level::Llc } else { Level::Node };
     (level, Reason::Measured(steps))
+}
+
+/// Whether [`choose`] depends on the times between CPUs.
+pub fn is_open(topology: &Topology, asked: Option<Level>) -> bool {
+    asked.is_none() && reason_for_node(topology).is_none()
+}
+
+/// Why the level is the node, whatever the times are.
+fn reason_for_node(topology: &Topology) -> Option<Reason> {
+    if topology.nodes_are_declared() {
+        Some(Reason::Declared)
+    } else if !topology.caches_are_shared() {
+        Some(Reason::NoCaches)
+    } else if !several_caches_in_a_node(topology) {
+        Some(Reason::OneCachePerNode)
+    } else {
+        None
+    }
 }
 
 fn several_caches_in_a_node(topology: &Topology) -> bool {
@@ -195,7 +232,7 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Gives the place of each online CPU to `set`: of those that the process may use first.
+/// Gives the place of each online CPU to `set`, and the kind of each that is offline: it may come online.
 pub fn find(topology: &Topology, level: Level, mut set: impl FnMut(usize, Place)) -> Summary {
     let allowed = topology.allowed();
     let groups = Numbers::of(topology, |cpu| group(topology, level, cpu));
@@ -210,6 +247,9 @@ pub fn find(topology: &Topology, level: Level, mut set: impl FnMut(usize, Place)
         little += usize::from(kind == CoreKind::Little && allowed.contains(cpu));
         let number = |numbers: &Numbers, level| numbers.0[group(topology, level, cpu)];
         set(cpu, Place::new(number(&groups, level), number(&caches, cache_level), kind));
+    }
+    for cpu in topology.present().without(topology.online()).iter() {
+        set(cpu, Place::default().with_kind(topology.kind(cpu)));
     }
     Summary { cpus: allowed.len(), groups: groups.1, caches: caches.1, little }
 }

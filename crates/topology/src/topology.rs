@@ -87,6 +87,7 @@ pub struct Topology {
     nodes_with_memory: u64,
     distances: [[u8; MAX_NODES]; MAX_NODES],
     pub(crate) kinds: Kinds,
+    nodes_are_declared: bool,
 }
 
 impl Topology {
@@ -100,6 +101,7 @@ impl Topology {
         nodes_with_memory: 0,
         distances: [[0; MAX_NODES]; MAX_NODES],
         kinds: Kinds::UNKNOWN,
+        nodes_are_declared: false,
     };
 
     /// Reads `files`, laid out like `/sys`, into a machine of which nothing was known. What they do not say stays
@@ -245,12 +247,18 @@ impl Topology {
 
     /// Puts the CPUs into the declared nodes, each with one last-level cache; others stay where they are.
     pub(crate) fn declare_nodes(&mut self, nodes: TopologyOverride) {
+        self.nodes_are_declared = true;
         for (number, cpu) in self.cpus.iter_mut().enumerate() {
             if let Some(node) = nodes.node(number) {
                 cpu.groups[Group::Node as usize] = node + 1;
                 cpu.groups[Group::Llc as usize] = node * nodes.cpus_per_node + 1;
             }
         }
+    }
+
+    /// Whether the user has declared the nodes.
+    pub(crate) fn nodes_are_declared(&self) -> bool {
+        self.nodes_are_declared
     }
 
     /// Whether cores share a last-level cache: if each core has one of its own, that level says nothing about distance.

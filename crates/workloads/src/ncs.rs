@@ -1,7 +1,8 @@
 //! A shared array in the critical section, and a timed non-critical section (Lo, Chen, Cheng, Wu, Shih: RON, OSDI 2023,
 //! algorithm 4).
 //!
-//! Deviation from the paper: it does not say how long the array is; here it has 2 lines unless told otherwise.
+//! Deviations from the paper: it does not say how long the array is, here it is a parameter; the length of a non-critical
+//! section is drawn once, not at each look at the clock, which would make it shorter than stated.
 
 use crate::crew::{gather, Crew, Phase, Timing};
 use crate::lines::{check, lines, touch};

@@ -67,13 +67,19 @@ pub(crate) fn operation<P: Platform, M: Mutex>(
     record: &mut Record,
     section: impl FnOnce(),
 ) {
+    if detail == Detail::Counts {
+        // Nothing but the lock in the way.
+        lock.0.lock(lock.1);
+        section();
+        lock.0.unlock(lock.1);
+        record.ops += u64::from(seen == Phase::Measure && member.signal.phase() == Phase::Measure);
+        return;
+    }
     let noted = acquire::<P, M>(lock, member, (detail, baton), section);
     if seen != Phase::Measure {
         return;
     }
-    if detail >= Detail::Waits {
-        record.time(0, noted.waited);
-    }
+    record.time(0, noted.waited);
     if member.signal.phase() == Phase::Measure {
         record.ops += 1;
         noted.count(crew, record);

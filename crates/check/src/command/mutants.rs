@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::Mutex;
@@ -21,7 +21,14 @@ pub struct MutantsArgs {
     /// Places that this lock passes only; may be repeated.
     #[arg(long = "lock", value_name = "ID")]
     locks: Vec<String>,
-    /// File for the table.
+    /// Places that contain this text only: file:line:column.
+    #[arg(long, value_name = "TEXT")]
+    place: Option<String>,
+    /// With --write: only mutants without a result in FILE.
+    #[arg(long, requires = "write")]
+    missing: bool,
+    /// File for the table; the results lie beside it, as FILE with .json at its end. With --lock, --place or --missing the
+    /// results of other mutants stay, as long as their lines do.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// Mutants that are tried at the same time.
@@ -36,16 +43,16 @@ const SOURCES: &str = "crates/locks/src/";
 /// Locks on which a mutant in shared source is tried.
 const MOST_LOCKS: usize = 4;
 /// No new scenario is tried on a mutant after this.
-const PER_MUTANT: Duration = Duration::from_secs(40);
+const PER_MUTANT: Duration = Duration::from_secs(90);
 /// A scenario that does not answer for so long hangs: several times what [`Budget::MUTANT`] allows.
 const HANGS: Duration = Duration::from_secs(45);
 /// The search for places.
 const SEARCH: Budget = Budget {
     preemptions: 2,
-    executions: 4_000,
+    executions: 100_000,
     weak_executions: 400,
     weak_executions_bounded: 400,
-    weak_threads: 3,
+    weak_threads: 5,
     time: Duration::from_secs(3),
 };
 
@@ -60,8 +67,6 @@ struct Target {
     engine: Engine,
     /// Position in the list of the subject's scenarios.
     scenario: usize,
-    /// Whether the lock as it is makes executions that are too long.
-    endless: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -76,19 +81,72 @@ struct Answer {
 }
 
 /// What became of a mutant.
+#[derive(Serialize, Deserialize)]
 struct Verdict {
     mutant: Mutant,
+    /// The line.
+    source: String,
     /// How it was caught: by which lock, machine, scenario; what it said.
     caught: Option<(String, String)>,
     /// Scenarios tried, and how many there were.
     tried: (usize, usize),
 }
 
+/// All results of one kind of source.
+#[derive(Default, Serialize, Deserialize)]
+struct Results {
+    verdicts: Vec<Verdict>,
+    /// Lines whose orders have no mutants.
+    orders: Vec<(String, u32)>,
+}
+
+impl Results {
+    /// Those in the file at `path`, without the mutants whose lines have changed since; none if there is no file.
+    fn read(path: &Path) -> std::result::Result<Results, String> {
+        let Ok(text) = std::fs::read_to_string(path) else { return Ok(Results::default()) };
+        let mut results: Results = serde_json::from_str(&text)
+            .map_err(|error| format!("{} holds no results of mutants: {error}", path.display()))?;
+        results.verdicts.retain_mut(|Verdict { mutant: Mutant { place, .. }, source: known, .. }| {
+            if source(&place.file, place.line) != *known {
+                let lines = (1..).take_while(|line| *line <= length(&place.file));
+                let mut same = lines.filter(|line| source(&place.file, *line) == *known);
+                match (same.next(), same.next()) {
+                    (Some(line), None) => place.line = line,
+                    _ => return false,
+                }
+            }
+            true
+        });
+        Ok(results)
+    }
+
+    /// One mutant on a line, so that a difference can be read.
+    fn text(&self) -> String {
+        let json = |verdict| serde_json::to_string(verdict).expect("strings and numbers");
+        let lines: Vec<_> = self.verdicts.iter().map(json).collect();
+        let orders: Vec<_> = self.orders.iter().map(|order| serde_json::to_string(order).expect("as above")).collect();
+        format!("{{\"verdicts\":[\n{}\n],\"orders\":[\n{}\n]}}\n", lines.join(",\n"), orders.join(",\n"))
+    }
+}
+
 pub fn run(args: MutantsArgs) -> Outcome {
     let subjects = super::wanted(&args.locks)?;
     let start = Instant::now();
-    let plan = search(&subjects, args.jobs);
-    let orders = unseen_orders(&plan, args.locks.is_empty());
+    let beside = args.write.as_ref().map(|path| path.with_extension("json"));
+    let is_part = !args.locks.is_empty() || args.place.is_some() || args.missing;
+    let mut known = match &beside {
+        Some(path) if is_part => Results::read(path)?,
+        _ => Results::default(),
+    };
+    let mut plan = search(&subjects, args.jobs);
+    if args.locks.is_empty() {
+        known.orders = unseen_orders(&plan);
+        known.verdicts.retain(|verdict| plan.iter().any(|(mutant, _)| *mutant == verdict.mutant));
+    }
+    plan.retain(|(mutant, _)| {
+        args.place.as_ref().is_none_or(|text| mutant.place.to_string().contains(text))
+            && !(args.missing && known.verdicts.iter().any(|verdict| verdict.mutant == *mutant))
+    });
     eprintln!("{} mutants, found in {:.0} s", plan.len(), start.elapsed().as_secs_f64());
     let queue = Mutex::new(plan.into_iter());
     let verdicts = Mutex::new(Vec::new());
@@ -109,13 +167,21 @@ pub fn run(args: MutantsArgs) -> Outcome {
             });
         }
     });
-    let mut verdicts = verdicts.into_inner().expect("no job panics");
-    verdicts.sort_by(|a, b| a.mutant.cmp(&b.mutant));
-    let unexplained = verdicts.iter().filter(|verdict| verdict.caught.is_none() && why(verdict).is_none()).count();
-    let survived = verdicts.iter().filter(|verdict| verdict.caught.is_none()).count();
-    println!("{} mutants, {survived} survived, {unexplained} of them not explained", verdicts.len());
-    if let Some(path) = &args.write {
-        super::write(path, &table(&verdicts, &orders, &subjects))?;
+    let mut results = known;
+    let verdicts = verdicts.into_inner().expect("no job panics");
+    results.verdicts.retain(|old| verdicts.iter().all(|new| new.mutant != old.mutant));
+    results.verdicts.extend(verdicts);
+    results.verdicts.sort_by(|a, b| a.mutant.cmp(&b.mutant));
+    let survivors = || results.verdicts.iter().filter(|verdict| verdict.caught.is_none());
+    let unexplained = survivors().filter(|verdict| why(verdict).is_none()).count();
+    println!(
+        "{} mutants, {} survived, {unexplained} of them not explained",
+        results.verdicts.len(),
+        survivors().count()
+    );
+    if let (Some(path), Some(beside)) = (&args.write, &beside) {
+        super::write(beside, &results.text())?;
+        super::write(path, &table(&results.verdicts, &results.orders, &subjects::all()))?;
     }
     eprintln!("{:.0} s", start.elapsed().as_secs_f64());
     Ok(if unexplained == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -158,10 +224,8 @@ fn passed(index: usize, subject: &Subject) -> BTreeMap<Mutant, Vec<Target>> {
             if engine == Engine::Loom && !(2..=SEARCH.weak_threads).contains(&scenario.threads) {
                 continue;
             }
-            let mut endless = false;
-            let seen = mutation::record(|| endless = attempt(subject, engine, position, SEARCH).endless);
-            let target =
-                Target { threads: scenario.threads, apart: 0, subject: index, engine, scenario: position, endless };
+            let seen = mutation::record(|| drop(attempt(subject, engine, position, SEARCH)));
+            let target = Target { threads: scenario.threads, apart: 0, subject: index, engine, scenario: position };
             for mutant in seen.into_iter().filter(|mutant| mutant.place.file.starts_with(SOURCES)) {
                 found.entry(mutant).or_default().push(target.clone());
             }
@@ -237,17 +301,23 @@ impl Worker {
 /// The worker's side.
 pub fn work() -> Outcome {
     let subjects: Vec<Subject> = subjects::all();
+    // Whether the lock as it is makes executions that are too long: then one of the mutant's says nothing.
+    let mut endless = HashMap::new();
     for line in std::io::stdin().lock().lines() {
         let line = line.map_err(|error| error.to_string())?;
         let order: Order = serde_json::from_str(&line).map_err(|error| error.to_string())?;
         let target = &order.target;
+        let check = || attempt(&subjects[target.subject], target.engine, target.scenario, Budget::MUTANT);
         mutation::set(Some(order.mutant));
-        let checked = attempt(&subjects[target.subject], target.engine, target.scenario, Budget::MUTANT);
+        let checked = check();
         mutation::set(None);
-        let endless = checked.endless && !target.endless;
         let failure =
             checked.failure.map(|text| text.split("; to see the steps").next().unwrap_or_default().to_owned());
-        let failure = failure.or_else(|| endless.then(|| "an execution does not end".to_owned()));
+        let failure = failure.or_else(|| {
+            let key = (target.subject, target.engine, target.scenario);
+            let ends = checked.endless && !*endless.entry(key).or_insert_with(|| check().endless);
+            ends.then(|| "an execution does not end".to_owned())
+        });
         println!("{}", serde_json::to_string(&Answer { failure }).map_err(|error| error.to_string())?);
     }
     Ok(ExitCode::SUCCESS)
@@ -280,14 +350,16 @@ fn try_mutant(subjects: &[Subject], mutant: Mutant, targets: &[Target], worker: 
                 Engine::Loom => subject.weak[target.scenario].name,
             };
             let by = format!("{}, {}, {scenario}", subject.name(), target.engine);
-            return Verdict { mutant, caught: Some((by, failure)), tried: (tried, relevant.len()) };
+            let source = source(&mutant.place.file, mutant.place.line);
+            return Verdict { mutant, source, caught: Some((by, failure)), tried: (tried, relevant.len()) };
         }
     }
-    Verdict { mutant, caught: None, tried: (tried, relevant.len()) }
+    let source = source(&mutant.place.file, mutant.place.line);
+    Verdict { mutant, source, caught: None, tried: (tried, relevant.len()) }
 }
 
-/// The line of the source at a place.
-fn source(file: &str, line: u32) -> String {
+/// The lines of a file.
+fn lines<R>(file: &str, f: impl FnOnce(&[String]) -> R) -> R {
     thread_local! {
         static FILES: std::cell::RefCell<HashMap<String, Vec<String>>> = std::cell::RefCell::default();
     }
@@ -297,13 +369,23 @@ fn source(file: &str, line: u32) -> String {
             let text = std::fs::read_to_string(format!("{root}{file}")).unwrap_or_default();
             text.lines().map(|line| line.trim().to_owned()).collect()
         });
-        lines.get(line as usize - 1).cloned().unwrap_or_default()
+        f(lines)
     })
+}
+
+/// The line of the source at a place.
+fn source(file: &str, line: u32) -> String {
+    lines(file, |lines| lines.get(line as usize - 1).cloned().unwrap_or_default())
+}
+
+/// How many lines a file has.
+fn length(file: &str) -> u32 {
+    lines(file, |lines| lines.len() as u32)
 }
 
 fn why(verdict: &Verdict) -> Option<&'static str> {
     let Mutant { place, change } = &verdict.mutant;
-    survivors::why(&place.file, &source(&place.file, place.line), *change)
+    survivors::why(&place.file, &verdict.source, *change)
 }
 
 fn line(verdict: &Verdict) -> String {
@@ -325,11 +407,8 @@ fn line(verdict: &Verdict) -> String {
 }
 
 /// Lines with a memory order that no scenario under loom has passed: these orders have no mutants.
-fn unseen_orders(plan: &[(Mutant, Vec<Target>)], all: bool) -> Vec<(String, u32)> {
+fn unseen_orders(plan: &[(Mutant, Vec<Target>)]) -> Vec<(String, u32)> {
     let mut unseen = Vec::new();
-    if !all {
-        return unseen;
-    }
     let seen: BTreeSet<_> = plan.iter().map(|(mutant, _)| (mutant.place.file.as_str(), mutant.place.line)).collect();
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../");
     let mut folders = vec![PathBuf::from(format!("{root}{SOURCES}"))];
@@ -345,8 +424,9 @@ fn unseen_orders(plan: &[(Mutant, Vec<Target>)], all: bool) -> Vec<(String, u32)
             for (line, text) in (1u32..).zip(text.lines()) {
                 let orders = ["Ordering::Acquire", "Ordering::Release", "Ordering::AcqRel", "Ordering::SeqCst"];
                 let is_code = !text.trim_start().starts_with("//");
-                // A call may begin some lines above its order.
-                let passed = (line.saturating_sub(4)..=line).any(|line| seen.contains(&(file.as_str(), line)));
+                // A call may begin some lines above its order, or come after it.
+                let last = if text.contains("let order") { line + 4 } else { line };
+                let passed = (line.saturating_sub(4)..=last).any(|line| seen.contains(&(file.as_str(), line)));
                 if is_code && orders.iter().any(|order| text.contains(order)) && !passed {
                     unseen.push((file.clone(), line));
                 }

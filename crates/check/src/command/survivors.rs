@@ -23,9 +23,31 @@ const STALE: &str =
     "only a third thread can read the grant of the node's earlier use, as the one that ended that use has \
                      seen the end: three threads and a node used twice, which loom does not finish";
 /// See [`EXPLAINED`].
-const BUFFERING: &str = "keeps a read before the node's next use; loom lets no read see a write that is made later";
-/// See [`EXPLAINED`].
 const DESTROYED: &str = "keeps the last access before the end of the lock's memory, which loom's machine does not know";
+/// See [`EXPLAINED`].
+const BELL: &str =
+    "the top's load of `bell` comes before its exchange on `state`, the ringer's change of `bell` after its own: \
+     without this order the load may see that change, and the top sleeps on the new value, after the wake-up; loom lets no \
+     load see a later write";
+/// See [`EXPLAINED`].
+const TURN: &str =
+    "the sleeper's load of `turn` comes before its exchange on `state`, the releaser's change of `turn` after its own: \
+     without this order the load may see that change, and the sleeper sleeps on the new value, after the wake-up; loom lets \
+     no load see a later write";
+/// See [`EXPLAINED`].
+const OUT: &str =
+    "the release's load of `next` comes before the store of OUT, the owner's `next` = null of the next use after its load \
+     of OUT: without this order the release may see that null, and waits for a link that it has missed; loom lets no load \
+     see a later write";
+/// See [`EXPLAINED`].
+const GATE: &str =
+    "who opens a gate first takes a flag out of `state`: without this order a sleeper may see the new count of the gate, but \
+     the state with the flag, takes it for its own, and sleeps on the new count, after the wake-up; loom's sleepers wake by \
+     themselves";
+/// See [`EXPLAINED`].
+const LAST_LOOK: &str =
+    "keeps a waiter from being missed by the last look before the lock is free, which would let others pass it: \
+                         loom sees no fairness, the explorer knows no weak orders";
 
 /// All that is known.
 pub const EXPLAINED: &[Explained] = &[
@@ -48,18 +70,6 @@ pub const EXPLAINED: &[Explained] = &[
         why: "the ticket gives writers their order; the announcement that follows excludes, and no scenario of a read-write lock checks the order",
     },
     Explained {
-        file: "crates/locks/src/queue/clh.rs",
-        source: "self.state.load(Ordering::Acquire) == FREE",
-        change: Change::DropAcquire,
-        why: REUSE,
-    },
-    Explained {
-        file: "crates/locks/src/queue/clh.rs",
-        source: "self.state.store(FREE, Ordering::Release);",
-        change: Change::DropRelease,
-        why: REUSE,
-    },
-    Explained {
         file: "crates/locks/src/queue/hemlock.rs",
         source: "self.word.load(Ordering::Acquire) == EMPTY",
         change: Change::DropAcquire,
@@ -68,6 +78,68 @@ pub const EXPLAINED: &[Explained] = &[
     Explained {
         file: "crates/locks/src/queue/hemlock.rs",
         source: "self.word.compare_exchange(FULL, EMPTY, Ordering::AcqRel)",
+        change: Change::DropRelease,
+        why: REUSE,
+    },
+    Explained {
+        file: "crates/locks/src/load_control/mcs_timepub.rs",
+        source: "self.status.load(Ordering::Acquire) == OUT",
+        change: Change::DropAcquire,
+        why: OUT,
+    },
+    Explained {
+        file: "crates/locks/src/load_control/mcs_timepub.rs",
+        source: "status.store(OUT, Ordering::Release);",
+        change: Change::DropRelease,
+        why: OUT,
+    },
+    Explained {
+        file: "crates/locks/src/numa/hmcs.rs",
+        source: "self.entries.iter().all(|entry| entry.0.tail.load(Ordering::Acquire).is_null())",
+        change: Change::DropAcquire,
+        why: DESTROYED,
+    },
+    Explained {
+        file: "crates/locks/src/load_control/gcr.rs",
+        source: "self.state.compare_exchange(state, state | ASLEEP, Ordering::Release)",
+        change: Change::DropRelease,
+        why: BELL,
+    },
+    Explained {
+        file: "crates/locks/src/load_control/gcr.rs",
+        source: "self.state.fetch_and(!ASLEEP, Ordering::Acquire)",
+        change: Change::DropAcquire,
+        why: BELL,
+    },
+    Explained {
+        file: "crates/locks/src/flat/mutexee.rs",
+        source: "self.state.compare_exchange(state, rest - from + part, order)",
+        change: Change::DropRelease,
+        why: TURN,
+    },
+    Explained {
+        file: "crates/locks/src/flat/mutexee.rs",
+        source: "self.state.compare_exchange(state, state | CALLED, Ordering::Acquire)",
+        change: Change::DropAcquire,
+        why: TURN,
+    },
+    Explained {
+        file: "crates/locks/src/shuffle/shfllock.rs",
+        source: "next.shuffles.store(1, Ordering::Release);",
+        change: Change::DropRelease,
+        why: "a shuffler moves the link of the waiter that it passes over; the waiter put before that one hands it the role \
+              here, and if it takes it up before the grant it follows a link whose node it has not acquired; for that two \
+              more must wait behind it: six threads, and loom has five",
+    },
+    Explained {
+        file: "crates/locks/src/queue/clh.rs",
+        source: "self.state.load(Ordering::Acquire) == FREE",
+        change: Change::DropAcquire,
+        why: REUSE,
+    },
+    Explained {
+        file: "crates/locks/src/queue/clh.rs",
+        source: "state.store(FREE, Ordering::Release);",
         change: Change::DropRelease,
         why: REUSE,
     },
@@ -96,21 +168,80 @@ pub const EXPLAINED: &[Explained] = &[
         why: STALE,
     },
     Explained {
-        file: "crates/locks/src/load_control/mcs_timepub.rs",
-        source: "self.status.load(Ordering::Acquire) == OUT",
-        change: Change::DropAcquire,
-        why: BUFFERING,
-    },
-    Explained {
-        file: "crates/locks/src/load_control/mcs_timepub.rs",
-        source: "status.store(OUT, Ordering::Release);",
+        file: "crates/locks/src/load_control/malthusian.rs",
+        source: "if self.tail.compare_exchange(me, last, Ordering::Release).is_err() {",
         change: Change::DropRelease,
-        why: BUFFERING,
+        why: "without it the null in the heir's link and the link of whoever joins behind it have no order: if the null comes last, \
+              the link is lost and its owner waits for ever. Seen as an execution that does not end, and in the scenarios that \
+              come so far loom has such ones for the lock as it is, too",
     },
     Explained {
-        file: "crates/locks/src/numa/hmcs.rs",
-        source: "self.entries.iter().all(|entry| entry.0.tail.load(Ordering::Acquire).is_null())",
+        file: "crates/locks/src/numa/cna.rs",
+        source: "let became = self.tail.compare_exchange(from_ref(cx).cast_mut(), last, Ordering::Release).is_ok();",
+        change: Change::DropRelease,
+        why: "as in malthusian.rs, for the link of the secondary queue's last waiter: who made it null, that waiter, who ends the \
+              main queue, and who joins then, not having acquired the lock since: four threads, which loom does not finish",
+    },
+    Explained {
+        file: "crates/locks/src/shuffle/blocking.rs",
+        source: "let granted = status.load(Ordering::Acquire) == GRANTED;",
         change: Change::DropAcquire,
+        why: "a waiter that a shuffler has passed over, and whose link it has moved, becomes the head while the lock is held, \
+              and looks at the waiter behind it: with this order it has acquired that node from the shuffler, by way of the \
+              heads between; five threads, and loom does not come so far",
+    },
+    Explained {
+        file: "crates/locks/src/rw/rw_futex.rs",
+        source: "gate.fetch_add(1, Ordering::Release);",
+        change: Change::DropRelease,
+        why: GATE,
+    },
+    Explained {
+        file: "crates/locks/src/rw/rw_futex.rs",
+        source: "let count = gate.load(Ordering::Acquire);",
+        change: Change::DropAcquire,
+        why: GATE,
+    },
+    Explained {
+        file: "crates/locks/src/routed/ron.rs",
+        source: "Ordering::SeqCst",
+        change: Change::DropAcquire,
+        why: LAST_LOOK,
+    },
+    Explained {
+        file: "crates/locks/src/routed/ron.rs",
+        source: "Ordering::SeqCst",
+        change: Change::DropRelease,
+        why: LAST_LOOK,
+    },
+    Explained {
+        file: "crates/locks/src/routed/plock.rs",
+        source: "Ordering::SeqCst",
+        change: Change::DropAcquire,
+        why: LAST_LOOK,
+    },
+    Explained {
+        file: "crates/locks/src/routed/plock.rs",
+        source: "Ordering::SeqCst",
+        change: Change::DropRelease,
+        why: LAST_LOOK,
+    },
+    Explained {
+        file: "crates/locks/src/routed/shared.rs",
+        source: "Ordering::SeqCst",
+        change: Change::DropAcquire,
+        why: LAST_LOOK,
+    },
+    Explained {
+        file: "crates/locks/src/routed/shared.rs",
+        source: "Ordering::SeqCst",
+        change: Change::DropRelease,
+        why: LAST_LOOK,
+    },
+    Explained {
+        file: "crates/locks/src/routed/ron.rs",
+        source: "if next().is_none() && self.state.compare_exchange(HELD, FREE, Ordering::Release).is_ok()",
+        change: Change::DropRelease,
         why: DESTROYED,
     },
 ];

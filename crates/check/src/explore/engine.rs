@@ -14,6 +14,8 @@ use std::panic::{catch_unwind, AssertUnwindSafe, Location};
 
 /// Virtual threads get this much stack, bytes.
 const STACK_BYTES: usize = 64 * 1024;
+/// Virtual threads at a time.
+pub const MOST_THREADS: usize = 16;
 /// The thread that runs a scenario, outside [`run`].
 pub const ROOT: usize = usize::MAX;
 
@@ -108,6 +110,8 @@ struct Engine {
     clock: Ns,
     tickets: u64,
     gone: Vec<(usize, usize)>,
+    /// What has been asked for its address, in the order of the first question.
+    places: Vec<usize>,
     stop: Option<Stop>,
     trace: Option<Trace>,
 }
@@ -167,6 +171,7 @@ impl Engine {
             clock: 1_000_000_000,
             tickets: 1,
             gone: Vec::new(),
+            places: Vec::new(),
             stop: None,
             trace: trace.then(Trace::default),
         }
@@ -183,6 +188,7 @@ impl Engine {
         self.clock = 1_000_000_000;
         self.tickets = 1;
         self.gone.clear();
+        self.places.clear();
         self.stop = None;
     }
 
@@ -233,7 +239,7 @@ impl Engine {
     fn schedule(&mut self) -> Option<usize> {
         let count = self.threads.len();
         let current = self.current;
-        let mut options = [0usize; 16];
+        let mut options = [0usize; MOST_THREADS];
         let mut length = 0;
         let goes_on = current < count && self.is_enabled(current);
         if goes_on {
@@ -534,6 +540,20 @@ pub fn gone(start: usize, bytes: usize) {
     }
 }
 
+/// A number for what lies at `address`: the same one in each execution, unlike the address.
+pub fn number_of(address: usize) -> usize {
+    engine().map_or(address, |engine| number_in(&mut engine.places, address) * 64)
+}
+
+/// The position of `address` in `places`, from 1; it is put there if need be.
+pub fn number_in(places: &mut Vec<usize>, address: usize) -> usize {
+    let position = places.iter().position(|place| *place == address).unwrap_or_else(|| {
+        places.push(address);
+        places.len() - 1
+    });
+    position + 1
+}
+
 /// A moment later than all before.
 pub fn moment() -> u64 {
     engine().map_or(0, |engine| {
@@ -567,7 +587,7 @@ fn take_stack() -> DefaultStack {
 /// when the execution goes wrong.
 pub fn run<'a>(bodies: Vec<Box<dyn FnOnce() + Send + 'a>>) {
     let engine = engine().expect("virtual threads run inside `explore`");
-    assert!(!engine.running && bodies.len() <= 16);
+    assert!(!engine.running && bodies.len() <= MOST_THREADS);
     engine.threads.clear();
     let mut coroutines = Vec::new();
     for body in bodies {

@@ -2,10 +2,11 @@
 
 mod engine;
 
-pub use engine::{explore, replay, Bounds, End, Failure, Report};
+pub use engine::{explore, number_in, replay, Bounds, End, Failure, Report};
 
 use crate::mutation::{self, Wait};
 use engine::{Access, ROOT};
+use lockswap_conformance::routed::Places;
 use lockswap_conformance::small::Stage;
 use lockswap_conformance::Threads;
 use lockswap_platform::{
@@ -14,7 +15,8 @@ use lockswap_platform::{
 use std::cell::{Cell, UnsafeCell};
 use std::panic::Location;
 
-/// The machine of the explorer: virtual thread i runs on CPU i, of node i modulo 2; even ones are big.
+/// The machine of the explorer: virtual thread i runs on CPU i until it moves. CPU i belongs to node i modulo 2; even ones
+/// are big.
 pub struct Explore;
 
 /// A word of the explorer's machine; its bytes are the value's.
@@ -170,13 +172,16 @@ impl<T: Send> DataCell<T> for Guarded<T> {
 thread_local! {
     /// The shared tables, made anew for each execution; as long as the longest that a lock needs to be right.
     static TABLES: Cell<[&'static [Word<usize>]; 2]> = const { Cell::new([&[], &[]]) };
+    /// The CPUs of the virtual threads that have moved.
+    static MOVED: Cell<[Option<u32>; engine::MOST_THREADS]> = const { Cell::new([None; engine::MOST_THREADS]) };
 }
 
 /// Slots of a shared table: few, so that locks meet in them.
 const SLOTS: usize = 4;
 
-/// Makes the shared tables empty.
+/// Makes the shared tables empty, and puts every virtual thread on its own CPU.
 pub fn clear_tables() {
+    MOVED.set([None; engine::MOST_THREADS]);
     TABLES.with(|tables| {
         if tables.get()[0].is_empty() {
             let table = || &*Vec::leak((0..SLOTS).map(|_| Word(UnsafeCell::new(0))).collect::<Vec<_>>());
@@ -190,7 +195,7 @@ pub fn clear_tables() {
 fn virtual_cpu() -> u32 {
     match engine::current() {
         ROOT => 0,
-        index => index as u32,
+        index => MOVED.get()[index].unwrap_or(index as u32),
     }
 }
 
@@ -272,7 +277,14 @@ impl Platform for Explore {
     }
 
     fn thread() -> usize {
-        virtual_cpu() as usize + 1
+        match engine::current() {
+            ROOT => 1,
+            index => index + 1,
+        }
+    }
+
+    fn address<T>(place: &T) -> usize {
+        engine::number_of((&raw const *place).addr())
     }
 
     fn slots(table: SharedTable) -> &'static [Word<usize>] {
@@ -343,5 +355,13 @@ impl Stage for Virtual {
 
     fn waits_since(thread: usize) -> Option<u64> {
         engine::waits_since(thread)
+    }
+}
+
+impl Places for Virtual {
+    fn move_to(rank: u32) {
+        let mut moved = MOVED.get();
+        moved[engine::current()] = Some(rank);
+        MOVED.set(moved);
     }
 }

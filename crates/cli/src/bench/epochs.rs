@@ -17,16 +17,18 @@ use std::process::ExitCode;
 /// Arguments of `lockswap bench epochs`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Threads are pinned. An epoch takes 4 locks in turn and increments 64 lines of memory. Locks of the LibASL family (asl...) are
-measured once with their largest reorder window, without targets (SLO: max), and once for each --slo, with epochs that are
-annotated through the Rust library; other locks once. The first lock is the baseline.
+Threads are pinned. An epoch takes 4 locks in turn and increments 64 lines of memory. Locks of the
+LibASL family (asl...) are measured once with their largest reorder window, without targets (SLO:
+max), and once for each --slo, with epochs that are annotated through the Rust library; other locks
+once. The first lock is the baseline.
 
-On a machine whose CPUs are alike, --little says which ones do FACTOR times the work, and LOCKSWAP_BIG is set accordingly.
-Where fewer than 4 CPUs are big, fewer threads want the lock: then there is one lock instead of 2 and no pause between
-epochs, so that contention is as heavy as in the paper.
+On a machine whose CPUs are alike, --little says which ones do FACTOR times the work; LOCKSWAP_BIG
+is set accordingly. Where fewer than 4 CPUs are big, fewer threads want the lock: then there is one
+lock instead of 2 and no pause between epochs, so that contention is as heavy as in the paper.
 
---bench 1  as described        2  lengths change in the run   3  short and long epochs, long ones 100 times
-        4  1, 2, ... threads   5  one lock, 2 lines, pauses   6  two threads per CPU
+--bench 1  the epochs as they are             2  lengths that change in the run
+        3  short ones, and 100 times longer   4  1, 2, ... threads
+        5  one lock, 2 lines, pauses          6  two threads per CPU
 
 Examples:
   lockswap bench epochs --little 1:3 --lock asl --slo 50us,100us,200us,500us
@@ -36,9 +38,13 @@ pub struct EpochsArgs {
     /// Benchmark of the paper, 1 to 6
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=6))]
     bench: u8,
-    /// Latency targets [default: 20us,50us,100us,200us; bench 2 and 3: 100us; bench 4: 0,12us; bench 5: none]
+    /// Latency targets [default: 20us,50us,100us,200us; bench 2 and 3: 100us; bench 4: 0,12us; bench 5: none;
+    /// bench 6: 500us,1ms,5ms]
     #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = series::time)]
     slo: Vec<Ns>,
+    /// Fixed reorder windows to measure besides, without targets; the paper's LibASL-OPT has the best one
+    #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = series::time)]
+    window: Vec<Ns>,
     /// Numbers of threads [default: one per CPU; bench 4: 1 and upwards; bench 6: two per CPU]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000))]
     threads: Vec<u32>,
@@ -48,7 +54,8 @@ pub struct EpochsArgs {
     /// Lines that each critical section of an epoch increments [default: 8,12,20,24; bench 5: 2]
     #[arg(long, value_name = "LINES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     sections: Vec<u32>,
-    /// Steps computed inside for each line; a step is six instructions of one cycle [default: 0; with --little: 20]
+    /// Steps computed inside for each line; a step is six instructions of one cycle [default: 0; with --little: 20,
+    /// or 2 for bench 3]
     #[arg(long, value_name = "STEPS")]
     inside: Option<u64>,
     /// Steps computed between two epochs [default: 1600, or 0 with fewer than 4 big CPUs; bench 5: 0,10,100,1000,10000]
@@ -83,9 +90,20 @@ impl EpochsArgs {
             2 | 3 => &[100_000],
             4 => &[0, 12_000],
             5 => &[],
+            6 => &[500_000, 1_000_000, 5_000_000],
             _ => &[20_000, 50_000, 100_000, 200_000],
         };
         or(&self.slo, standard)
+    }
+
+    /// How `lock` is measured in each setting.
+    fn held(&self, lock: &str) -> Vec<Held> {
+        let mut held = vec![Held::Free];
+        if is_reorderable(lock) {
+            held.extend(self.targets().into_iter().map(Held::Slo));
+            held.extend(self.window.iter().copied().map(Held::Window));
+        }
+        held
     }
 
     /// Every setting but locks and targets.
@@ -114,7 +132,12 @@ impl EpochsArgs {
             let config = Config {
                 locks: self.locks.map_or(if crowded { paper.locks } else { 1 }, |n| n as usize),
                 sections: or(&sections, &paper.sections),
-                inside: self.inside.unwrap_or(if self.options.little.is_some() { 20 } else { paper.inside }),
+                inside: self.inside.unwrap_or(match (&self.options.little, self.bench) {
+                    (None, _) => paper.inside,
+                    // Long epochs then take about as long as their target where all are long, as in the paper.
+                    (Some(_), 3) => 2,
+                    (Some(_), _) => 20,
+                }),
                 timing: self.options.timing(paper.timing),
                 slo: None,
                 ..paper
@@ -126,6 +149,36 @@ impl EpochsArgs {
             }
         }
         configs
+    }
+}
+
+/// Variable that sets the reorder window of code outside epochs.
+const WINDOW: &str = "LOCKSWAP_ASL_MAX_WINDOW";
+
+/// What little CPUs are held to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Held {
+    /// Nothing: the longest window, or a lock that knows no windows.
+    Free,
+    /// A target of so many ns.
+    Slo(Ns),
+    /// A window of so many ns.
+    Window(Ns),
+}
+
+impl Held {
+    fn slo(self) -> Option<Ns> {
+        match self {
+            Held::Slo(slo) => Some(slo),
+            _ => None,
+        }
+    }
+
+    fn window(self) -> Option<Ns> {
+        match self {
+            Held::Window(window) => Some(window),
+            _ => None,
+        }
     }
 }
 
@@ -147,18 +200,20 @@ pub fn run(args: &EpochsArgs, common: &Common) -> anyhow::Result<ExitCode> {
     let mut points = Vec::new();
     for (setting, config) in args.configs(&seats).into_iter().enumerate() {
         for lock in &locks {
-            let targets = args.targets().into_iter().map(Some).filter(|_| is_reorderable(lock));
-            for slo in std::iter::once(None).chain(targets) {
-                let config = Config { slo, ..config.clone() };
+            for held in args.held(lock) {
+                let config = Config { slo: held.slo(), ..config.clone() };
                 let about = json!({
                     "setting": setting,
                     "bench": args.bench,
-                    "slo_ns": slo,
+                    "slo_ns": held.slo(),
+                    "window_ns": held.window(),
                     "little": args.options.little.as_ref().map(ToString::to_string),
                 });
                 let about: Map<_, _> = about.as_object().cloned().unwrap_or_default();
                 let job = Job { work: Work::Epochs(config), seats: seats.clone() };
-                points.push(Point { lock: lock.clone(), role: Role::Mutex, about, job });
+                let window = held.window().map(|window| (WINDOW.into(), Some(format!("{window}ns").into())));
+                let variables = window.into_iter().collect();
+                points.push(Point { lock: lock.clone(), role: Role::Mutex, about, job, variables });
             }
         }
     }
@@ -198,7 +253,7 @@ fn render(series: &Series, seats: &[Seat]) -> String {
     let rounds = series.measured.iter().map(|measured| measured.rounds.len()).max().unwrap_or_default();
     text += &format!(
         "Medians of {rounds} rounds. ratio: of the throughputs in the same round, ± half the distance between the quartiles:\n\
-         above 1 is faster. big, little: latency of epochs on CPUs of that kind. P99/SLO: on little CPUs.\n"
+         above 1 is faster. SLO: = is a fixed window. big, little: latency of epochs on CPUs of that kind. P99/SLO: on little CPUs.\n"
     );
     if seats.iter().all(|seat| seat.pace == 1.0) {
         text += "note: no CPU is declared slower; --little CPUS:FACTOR does that where all are alike\n";
@@ -260,10 +315,11 @@ fn slo(measured: &Measured) -> Option<Ns> {
 
 /// The target in words.
 fn target(measured: &Measured) -> String {
-    match slo(measured) {
-        Some(slo) => ns(slo as f64),
-        None if is_reorderable(&measured.point.lock) => "max".to_owned(),
-        None => "-".to_owned(),
+    match (slo(measured), measured.point.about.get("window_ns").and_then(Value::as_f64)) {
+        (Some(slo), _) => ns(slo as f64),
+        (None, Some(window)) => format!("= {}", ns(window)),
+        (None, None) if is_reorderable(&measured.point.lock) => "max".to_owned(),
+        (None, None) => "-".to_owned(),
     }
 }
 
@@ -289,4 +345,65 @@ fn latencies(report: &Report, class: &str, slo: Option<Ns>) -> [String; 6] {
         show(little, |times| times.p999_ns),
         share.map_or("-".to_owned(), |(times, slo)| format!("{:.2}", times.p99_ns as f64 / slo as f64)),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::little::Little;
+
+    fn args(bench: u8, little: &str) -> EpochsArgs {
+        let options = Options { duration: None, pin: false, little: little.parse::<Little>().ok() };
+        let [threads, sections, long] = [vec![3], Vec::new(), Vec::new()];
+        let (slo, window, between) = (vec![7], vec![9], Vec::new());
+        EpochsArgs { bench, slo, window, threads, locks: None, sections, inside: None, between, long, options }
+    }
+
+    #[test]
+    fn locks_with_windows_are_held_to_each_target_and_window() {
+        let args = args(1, "");
+        assert_eq!(args.held("asl"), [Held::Free, Held::Slo(7), Held::Window(9)]);
+        assert_eq!(args.held("mcs_spin"), [Held::Free]);
+    }
+
+    #[test]
+    fn few_big_cpus_have_one_lock_and_no_pause() {
+        let seats = |big: usize| -> Vec<Seat> {
+            (0..8).map(|cpu| Seat { cpu, pace: if cpu < big { 1.0 } else { 3.0 } }).collect()
+        };
+        let of = |bench, big| args(bench, "7:3").configs(&seats(big));
+        let paper = &of(1, 4)[0];
+        assert_eq!((paper.locks, paper.between, paper.inside, paper.threads), (2, 1600, 20, 3));
+        assert_eq!((of(1, 3)[0].locks, of(1, 3)[0].between), (1, 0));
+        assert_eq!(args(1, "").configs(&seats(8))[0].inside, 0);
+        assert_eq!(of(3, 4).len(), 6);
+        assert_eq!(of(5, 4).iter().map(|config| config.between).collect::<Vec<_>>(), [0, 10, 100, 1000, 10_000]);
+        assert_eq!(of(5, 4)[0].sections, [2]);
+    }
+
+    #[test]
+    fn the_table_relates_the_little_p99_to_the_target() {
+        let args = args(1, "1:3");
+        let config = args.configs(&[]).remove(0);
+        let point = |lock: &str, held: Held| {
+            let about = json!({"setting": 0, "slo_ns": held.slo(), "window_ns": held.window()});
+            let job = Job { work: Work::Epochs(config.clone()), seats: Vec::new() };
+            let about = about.as_object().cloned().unwrap_or_default();
+            Point { lock: lock.into(), role: Role::Mutex, about, job, variables: Vec::new() }
+        };
+        let report = |throughput, p99_ns| {
+            let times = Distribution { count: 1, p99_ns, ..Distribution::default() };
+            let latency = ["big", "little"].map(|kind| (kind.to_owned(), times.clone()));
+            Report { throughput, latency: latency.into(), ..Report::default() }
+        };
+        let series = Series::of(vec![
+            Measured::of(point("mcs_spin", Held::Free), vec![report(1e5, 12_000)]),
+            Measured::of(point("asl", Held::Slo(50_000)), vec![report(2e5, 45_000)]),
+            Measured::of(point("asl", Held::Window(30_000)), vec![report(3e5, 45_000)]),
+        ]);
+        let text = render(&series, &[]);
+        for shown in ["2.00 ±0.00", "0.90", "= 30.0 us", "45.0 us", "3 threads"] {
+            assert!(text.contains(shown), "{shown}: {text}");
+        }
+    }
 }

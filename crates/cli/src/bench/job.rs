@@ -4,10 +4,12 @@ use crate::error::UserError;
 use crate::hidden;
 use crate::selection::{Selection, INTERPOSED, PLAIN};
 use crate::terminal;
+use crate::topo::machine;
 use anyhow::Context;
 use lockswap_locks::registry::Role;
+use lockswap_machine::places::find;
 use lockswap_machine::topology::Group;
-use lockswap_platform::{Native, Ns};
+use lockswap_platform::{set_place, Native, Ns};
 use lockswap_workloads::crew::{Place, Timing};
 use lockswap_workloads::epochs::Annotate;
 use lockswap_workloads::hardware::{Hardware, Seat};
@@ -17,7 +19,6 @@ use lockswap_workloads::{affinity, counter, epochs, kv, ncs, price, readers};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -97,6 +98,9 @@ pub struct Job {
     pub seats: Vec<Seat>,
 }
 
+/// Variables of our own environment that must not change what is measured.
+const STRAY: [&str; 3] = ["LOCKSWAP_STATS", "LOCKSWAP_LATENCIES", "LOCKSWAP_SLO"];
+
 /// What puts a process on `lock`; the interposed baseline, and what plays no role, stay glibc's.
 pub fn environment(role: Role, lock: &str) -> Result<Environment, UserError> {
     let own = |id: &str| Some(id.to_owned());
@@ -109,7 +113,9 @@ pub fn environment(role: Role, lock: &str) -> Result<Environment, UserError> {
             Selection { lock: own(lock), rwlock: others.clone(), spin: others }
         }
     };
-    selection.environment()
+    let mut environment = selection.environment()?;
+    environment.extend(STRAY.map(|name| (name.into(), None)));
+    Ok(environment)
 }
 
 impl Job {
@@ -157,7 +163,7 @@ impl Job {
 pub fn measure(text: &str) -> anyhow::Result<ExitCode> {
     let Job { work, seats } = serde_json::from_str(text).context("no job")?;
     let mutex = || Mutex::new(Kind::Normal);
-    let crew = Hardware { seats, places: places() };
+    let crew = Hardware { seats, places: look_around()? };
     let line = match work {
         Work::Micro { uncontended, contended } => {
             // The last CPU: the first one serves most interrupts.
@@ -204,16 +210,21 @@ impl Annotate for Preloaded {
     }
 }
 
-/// Where this machine's CPUs lie, by number; empty where it does not tell.
-fn places() -> Vec<Place> {
-    let Ok(folder) = lockswap_machine::open(Path::new("/sys")) else { return Vec::new() };
-    let topology = lockswap_machine::read(&folder, None);
-    let Some(last) = topology.present().iter().last() else { return Vec::new() };
+/// Tells this process what the preload library finds out by itself, which CPUs are near each other and which are little;
+/// where the CPUs lie, by number: nothing where the machine does not tell.
+fn look_around() -> anyhow::Result<Vec<Place>> {
+    let settings = machine::settings()?;
+    let Ok(folder) = lockswap_machine::open(&machine::root()) else { return Ok(Vec::new()) };
+    let mut topology = lockswap_machine::read(&folder, Some(&settings.allowed));
+    settings.apply(&mut topology);
+    let (level, _) = machine::judge(&folder, &mut topology, &settings);
+    find(&topology, level, set_place);
+    let Some(last) = topology.present().iter().last() else { return Ok(Vec::new()) };
     let of = |cpu: usize| {
         // A level that is not known has nobody else in it, but all CPUs are of one node then.
         let group = |group, unknown: usize| topology.group(group, cpu).unwrap_or(unknown) as u32;
         let apart = usize::MAX / 2 + cpu;
         Place { core: group(Group::Core, apart), llc: group(Group::Llc, apart), node: group(Group::Node, 0) }
     };
-    (0..=last).map(of).collect()
+    Ok((0..=last).map(of).collect())
 }

@@ -19,12 +19,12 @@ use std::process::ExitCode;
 /// Arguments of `lockswap bench ncs`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-waiters: threads that wait for the lock, on average. hand-over: time in which the holder reads and writes the shared array
-after it got the lock from another thread (figure 7). contention: time from the end of that thread's critical section to
-the begin of the next, where the next thread had asked before that end. round: time from one round of a thread to its next
-with an empty critical section (figure 8). All are taken by the clock inside the critical section.
-
-Threads are pinned, thread i to the i-th CPU.
+waiters: threads that wait for the lock, on average. hand-over: time in which the holder reads and
+writes the shared array after it got the lock from another thread (figure 7). contention: time from
+the end of that thread's critical section to the begin of the next, where the next thread had asked
+before that end. round: time from one round of a thread to its next with an empty critical section
+(figure 8). The clock is read inside the critical section. Threads are pinned, thread i to the i-th
+CPU.
 
 Examples:
   lockswap bench ncs
@@ -65,7 +65,7 @@ pub fn run(args: &NcsArgs, common: &Common) -> anyhow::Result<ExitCode> {
                     });
                     let about: Map<_, _> = about.as_object().cloned().unwrap_or_default();
                     let job = Job { work: Work::Ncs(config), seats: seats.clone() };
-                    points.push(Point { lock: lock.clone(), role: Role::Mutex, about, job });
+                    points.push(Point { lock: lock.clone(), role: Role::Mutex, about, job, variables: Vec::new() });
                 }
             }
         }

@@ -81,14 +81,18 @@ pub fn run(
     let file = super::prepare(common)?;
     let before = Machine::here();
     let rounds = common.rounds.unwrap_or(7);
-    let bar = super::progress(u64::from(rounds) * results.len() as u64);
+    let bar = crate::compare::bar(u64::from(rounds) * results.len() as u64);
     for _ in 0..rounds {
         for result in results.iter_mut().filter(|result| result.failure.is_none()) {
             bar.set_message(result.lock.clone());
             let job = Job { work: work(result), seats: Vec::new() };
             let numbers = result.environment().map_err(anyhow::Error::from).and_then(|mut environment| {
                 if matches!(job.work, Work::Price { .. }) {
-                    environment.push(("LOCKSWAP_TOPOLOGY".into(), None)); // only the preload library reads it
+                    // Only the preload library reads these: a lock that is called directly has the kernel's nodes, and all
+                    // CPUs are big.
+                    environment.push(("LOCKSWAP_TOPOLOGY".into(), None));
+                    environment.push(("LOCKSWAP_LEVEL".into(), Some("node".into())));
+                    environment.push(("LOCKSWAP_BIG".into(), Some("0-4095".into())));
                 }
                 let text = job.run(&environment)?;
                 serde_json::from_slice(&text).context("the measuring process printed something else than its numbers")

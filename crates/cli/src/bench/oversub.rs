@@ -56,7 +56,7 @@ pub fn run(args: &OversubArgs, common: &Common) -> anyhow::Result<ExitCode> {
     let point = |lock: String| {
         let little = json!(args.options.little.as_ref().map(ToString::to_string));
         let about = Map::from_iter([("little".to_owned(), little)]);
-        Point { lock, role, about, job: Job { work: args.work(role), seats: seats.clone() } }
+        Point { lock, role, about, job: Job { work: args.work(role), seats: seats.clone() }, variables: Vec::new() }
     };
     let common = Common { rounds: common.rounds.or(Some(7)), ..common.clone() };
     let series = Series::run(locks.into_iter().map(point).collect(), &common)?;
@@ -122,4 +122,34 @@ fn render(series: &Series, args: &OversubArgs, role: Role) -> String {
             duration as f64 / 1e9,
             STALL.as_secs(),
         )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockswap_workloads::report::{Report, ThreadReport};
+
+    #[test]
+    fn the_table_shows_ratios_waits_and_stalls() {
+        let args =
+            OversubArgs { threads: 9, rwlock: None, options: Options { duration: None, pin: false, little: None } };
+        let round = |throughput, longest: u64| {
+            let thread = |ns| ThreadReport { ops: 1, kind: "big".into(), longest_ns: Some(ns) };
+            Report { throughput, per_thread: vec![thread(longest), thread(5), thread(longest)], ..Report::default() }
+        };
+        let measured = |lock: &str, rounds| {
+            let job = Job { work: args.work(Role::Mutex), seats: Vec::new() };
+            let point = Point { lock: lock.into(), role: Role::Mutex, about: Map::new(), job, variables: Vec::new() };
+            Measured::of(point, rounds)
+        };
+        let (ns, s) = (1e9, 1_000_000_000);
+        let base = measured(PLAIN, vec![round(ns / 100.0, 5_000_000), round(ns / 100.0, 5_000_000)]);
+        let own = measured("ttas", vec![round(ns / 50.0, 7_000_000), round(ns / 50.0, 3 * s / 2)]);
+        assert_eq!((stalls(&base), stalls(&own)), (0, 2));
+        let text = render(&Series::of(vec![base, own]), &args, Role::Mutex);
+        for shown in ["100 ns", "50.0 ns  ", "0.50 ±0.00", "1500.0 ms", "2 threads", "none", "9 threads, each 32 steps"]
+        {
+            assert!(text.contains(shown), "{shown}: {text}");
+        }
+    }
 }

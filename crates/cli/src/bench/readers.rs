@@ -82,7 +82,7 @@ pub fn run(args: &ReadersArgs, common: &Common) -> anyhow::Result<ExitCode> {
                 let about = json!({"read_percent": read_percent, "little": little});
                 let about: Map<_, _> = about.as_object().cloned().unwrap_or_default();
                 let job = Job { work: Work::Readers(config), seats: seats.clone() };
-                points.push(Point { lock: lock.clone(), role: Role::RwLock, about, job });
+                points.push(Point { lock: lock.clone(), role: Role::RwLock, about, job, variables: Vec::new() });
             }
         }
     }

@@ -94,6 +94,8 @@ pub struct Point {
     pub about: Map<String, Value>,
     /// The job.
     pub job: Job,
+    /// Variables of the measuring process besides those that choose the lock.
+    pub variables: Environment,
 }
 
 /// What a measurement gave.
@@ -107,6 +109,12 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// As if these rounds had been measured.
+    #[cfg(test)]
+    pub fn of(point: Point, rounds: Vec<Report>) -> Self {
+        Self { point, environment: Vec::new(), rounds, failure: None }
+    }
+
     /// The medians of all rounds, if there are any.
     pub fn median(&self) -> Option<Report> {
         serde_json::from_value(self.medians()).ok()
@@ -125,6 +133,11 @@ impl Measured {
         if let Value::Object(medians) = self.medians() {
             object.extend(medians);
         }
+        let little = object.get("latency").and_then(|latency| latency["little"]["p99_ns"].as_f64());
+        let slo = about.get("slo_ns").and_then(Value::as_f64).filter(|&slo| slo > 0.0);
+        if let (Some(p99), Some(slo)) = (little, slo) {
+            object.insert("little_p99_to_slo".to_owned(), json!(p99 / slo));
+        }
         let rest = json!({
             "config": job.work.config(), "seats": job.seats, "rounds": self.rounds, "failure": self.failure,
         });
@@ -142,6 +155,12 @@ pub struct Series {
 }
 
 impl Series {
+    /// As if this had been measured.
+    #[cfg(test)]
+    pub fn of(measured: Vec<Measured>) -> Self {
+        Self { measured, busy: None }
+    }
+
     /// Measures all points. What one of them cannot do is noted, the others go on.
     pub fn run(points: Vec<Point>, common: &Common) -> anyhow::Result<Self> {
         let file = super::prepare(common)?;
@@ -151,12 +170,13 @@ impl Series {
             .map(|point| {
                 let mut environment = environment(point.role, &point.lock)?;
                 environment.extend(little::environment(&point.job.seats));
+                environment.extend(point.variables.iter().cloned());
                 Ok(Measured { point, environment, rounds: Vec::new(), failure: None })
             })
             .collect();
         let mut series = Self { measured: measured?, busy: before.is_busy().then_some(before.load_average) };
         let rounds = common.rounds.unwrap_or(ROUNDS);
-        let bar = super::progress(u64::from(rounds) * series.measured.len() as u64);
+        let bar = crate::compare::bar(u64::from(rounds) * series.measured.len() as u64);
         for _ in 0..rounds {
             for measured in series.measured.iter_mut().filter(|measured| measured.failure.is_none()) {
                 bar.set_message(measured.point.lock.clone());
@@ -186,7 +206,7 @@ impl Series {
         let document = json!({
             "schema": 1,
             "tool": concat!("lockswap ", env!("CARGO_PKG_VERSION")),
-            "source": "hardware",
+            "simulated": false,
             "machine": machine,
             "results": results,
         });
@@ -239,5 +259,8 @@ pub fn rate(per_second: f64) -> String {
 
 /// A time in words.
 pub fn ns(time: f64) -> String {
+    if time == 0.0 {
+        return "0".to_owned();
+    }
     super::micro::show(time, lockswap_workloads::micro::Unit::Nanoseconds)
 }

@@ -109,7 +109,7 @@ fn measure(usual: &Usual, common: &Common, work: impl Fn(usize) -> Work) -> anyh
             let about =
                 Map::from_iter([("little".to_owned(), json!(usual.options.little.as_ref().map(ToString::to_string)))]);
             let job = Job { work: work(threads), seats: seats.clone() };
-            points.push(Point { lock: lock.clone(), role: Role::Mutex, about, job });
+            points.push(Point { lock: lock.clone(), role: Role::Mutex, about, job, variables: Vec::new() });
         }
     }
     let series = Series::run(points, common)?;

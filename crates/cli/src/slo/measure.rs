@@ -1,6 +1,5 @@
 //! Runs the program with each target and collects what the preload library records.
 
-use std::env;
 use std::ffi::OsString;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -127,11 +126,7 @@ fn variant(setting: &Setting, point: &Point, file: &LatencyFile) -> Result<Varia
         Role::Target => point.slo_ns,
     };
     if let Some(ns) = target {
-        let (name, value) = slo_variable(&[Slo { id: setting.epoch, ns }]);
-        // Targets of other epochs stay; of two for the same one the later counts.
-        let others = env::var_os(&name).filter(|others| !others.is_empty());
-        let all = [others, value].into_iter().flatten().collect::<Vec<_>>().join(",".as_ref());
-        envs.push((name, Some(all)));
+        envs.push(slo_variable(&[Slo { id: setting.epoch, ns }]));
     }
     Ok(Variant {
         lock: lock.into(),
@@ -240,9 +235,9 @@ impl Observer for Watcher<'_> {
     }
 
     fn measured(&mut self, comparison: &mut Comparison) {
-        // Nothing else uses the file: the program has ended, or was killed.
+        // A run whose latencies cannot be read counts as one without; the next one gets a new file in any case.
         let latencies = self.file.read().unwrap_or(Latencies { epochs: Vec::new(), unrecorded: 0 });
-        let _ = self.file.clear();
+        let _ = self.file.renew();
         self.add(comparison, latencies);
         self.progress.inc(1);
         let next = (self.current + 1..comparison.locks.len()).chain(0..=self.current);

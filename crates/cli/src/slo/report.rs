@@ -78,6 +78,9 @@ fn note(point: &Point, curve: &Curve) -> String {
 
 fn advice(curve: &Curve) -> String {
     let Some((point, slo)) = curve.knee().and_then(|point| Some((point, point.slo_ns?))) else {
+        if !curve.complete {
+            return "no knee yet: not all targets were measured\n".into();
+        }
         return format!(
             "no knee: no target that is met gains 5% over {}, so there is nothing to put into the program\n",
             curve.fifo

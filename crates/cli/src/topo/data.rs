@@ -1,11 +1,14 @@
 //! The machine as data; docs/topology.md says what each field means.
 
+use std::path::PathBuf;
+
 use lockswap_machine::cpuset::CpuSet;
 use lockswap_machine::kinds::Source;
 use lockswap_machine::topology::Group;
 use lockswap_platform::CoreKind;
 use serde::Serialize;
 
+use super::kept::{Origin, RouteHere};
 use super::Machine;
 
 #[derive(Serialize)]
@@ -21,6 +24,8 @@ pub struct Data {
     kinds: Kinds,
     level: Level,
     not_visible: Vec<&'static str>,
+    route: Vec<usize>,
+    route_stored: Option<PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -70,7 +75,7 @@ struct LocalityGroup {
 }
 
 impl Data {
-    pub fn new(machine: &Machine) -> Self {
+    pub fn new(machine: &Machine, route: RouteHere) -> Self {
         let topology = &machine.topology;
         let cpus = |which: &dyn Fn(usize) -> bool| -> String {
             topology.online().iter().filter(|&cpu| which(cpu)).collect::<CpuSet>().to_string()
@@ -109,6 +114,11 @@ impl Data {
                     .collect(),
             },
             not_visible: machine.not_visible(),
+            route: route.cpus,
+            route_stored: match route.origin {
+                Origin::Stored(path) => Some(path),
+                Origin::Declared | Origin::Topology => None,
+            },
         }
     }
 }

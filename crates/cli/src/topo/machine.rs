@@ -10,7 +10,9 @@ use lockswap_machine::captured::Captured;
 use lockswap_machine::cgroup;
 use lockswap_machine::cpuset::CpuSet;
 use lockswap_machine::files::Files;
-use lockswap_machine::places::{choose, find, Level, Reason, Settings};
+use lockswap_machine::kinds::Source;
+use lockswap_machine::places::{choose, find, is_open, Level, Reason, Settings};
+use lockswap_machine::stored::{self, Identity};
 use lockswap_machine::topology::{Group, Topology};
 use lockswap_platform::{CpuList, Place, TopologyOverride};
 
@@ -87,9 +89,16 @@ impl Machine {
             return Err(cannot_read(&source, &format!("of the CPUs that may be used ({cpus}) none is online")));
         }
         settings.apply(&mut topology);
-        let (level, reason) = choose(&topology, settings.level, None);
+        let (level, reason) = match is_here {
+            true => judge(files, &mut topology, &settings),
+            false => choose(&topology, settings.level, None),
+        };
         let mut places = Vec::new();
-        find(&topology, level, |cpu, place| places.push((cpu, place)));
+        find(&topology, level, |cpu, place| {
+            if topology.online().contains(cpu) {
+                places.push((cpu, place));
+            }
+        });
         Ok(Self { source, is_here, is_virtual: is_here && is_virtual(), topology, cgroup, level, reason, places })
     }
 
@@ -118,6 +127,18 @@ impl Machine {
         }
         missing
     }
+}
+
+/// The level of this machine, and why. What was measured and stored counts where the system does not tell.
+pub fn judge(files: &impl Files, topology: &mut Topology, settings: &Settings) -> (Level, Reason) {
+    let no_kinds = topology.kinds_source() == Source::None && topology.online().len() > 1;
+    let wanted = no_kinds || is_open(topology, settings.level);
+    let stored = wanted.then(|| stored::load(Identity::of(files))).flatten().unwrap_or_default();
+    let facts = stored::facts(stored.as_bytes());
+    if let Some(big) = facts.big {
+        topology.fall_back_to_measured(&big.into());
+    }
+    choose(topology, settings.level, facts.steps)
 }
 
 /// Whether the processor says that a hypervisor runs below; only x86 has such a flag.
@@ -153,6 +174,12 @@ pub fn settings() -> Result<Settings, UserError> {
         )?,
         allowed: CpuSet::of_this_thread(),
     })
+}
+
+/// The route that the environment declares.
+pub fn declared_route() -> Result<Option<Vec<usize>>, UserError> {
+    let form = || "a list of CPUs, for instance 0-3,8".into();
+    parse("LOCKSWAP_ROUTE", |text| CpuList::parse(text).map(|list| list.cpus().collect()), form)
 }
 
 fn parse<T>(name: &str, parse: impl Fn(&[u8]) -> Option<T>, form: impl Fn() -> String) -> Result<Option<T>, UserError> {

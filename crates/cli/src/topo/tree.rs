@@ -9,6 +9,7 @@ use lockswap_machine::topology::{Group, Topology};
 use lockswap_platform::CoreKind;
 
 use super::data::kind_name;
+use super::kept::RouteHere;
 use super::Machine;
 use crate::terminal;
 
@@ -32,7 +33,7 @@ struct Branch {
 }
 
 /// Draws the whole machine.
-pub fn draw(machine: &Machine) -> String {
+pub fn draw(machine: &Machine, route: &RouteHere) -> String {
     let splits = splits(machine);
     let mut root = Branch::new(machine, *machine.topology.online(), &splits);
     root.labels.insert(0, "machine".into());
@@ -49,7 +50,7 @@ pub fn draw(machine: &Machine) -> String {
         };
         fold(&mut text, &tree, &more, column, width, &cells);
     }
-    text + "\n" + &facts(machine, width)
+    text + "\n" + &facts(machine, route, width)
 }
 
 /// What the CPUs of this machine fall into, the fewest parts first.
@@ -238,7 +239,7 @@ fn fold(text: &mut String, tree: &str, more: &str, column: usize, width: usize, 
     text.push('\n');
 }
 
-fn facts(machine: &Machine, width: usize) -> String {
+fn facts(machine: &Machine, route: &RouteHere, width: usize) -> String {
     const COLUMN: usize = 11;
     let topology = &machine.topology;
     let mut text = String::new();
@@ -279,6 +280,7 @@ fn facts(machine: &Machine, width: usize) -> String {
     fact("kinds", kinds(topology));
     fact("level", format!("{} for NUMA locks: {}", machine.level.name(), machine.reason));
     fact("groups", groups(machine));
+    fact("route", route.words());
     let missing = machine.not_visible();
     if !missing.is_empty() {
         fact("not shown", format!("{}: the system does not tell", missing.join(", ")));

@@ -1,7 +1,8 @@
 use crate::{text, Place};
+use serde_json::Value;
 
-/// Runs one round and gives the standard output and the exported file.
-fn bench(args: &[&str]) -> (String, serde_json::Value) {
+/// Gives the standard output and the exported file of one round.
+fn bench(args: &[&str]) -> (String, Value) {
     let place = Place::new();
     let output = place.output(&[&["bench", "--rounds", "1", "--export-json", "bench.json"], args].concat());
     assert!(output.status.success(), "{args:?}: {}{}", text(&output.stdout), text(&output.stderr));
@@ -9,21 +10,45 @@ fn bench(args: &[&str]) -> (String, serde_json::Value) {
     (text(&output.stdout), serde_json::from_slice(&exported).unwrap())
 }
 
+/// The results of a workload, each with what every result has.
+fn results(exported: &Value) -> &[Value] {
+    assert_eq!((&exported["schema"], &exported["simulated"]), (&Value::from(1), &Value::from(false)));
+    let results = exported["results"].as_array().unwrap();
+    for result in results {
+        assert_eq!(result["failure"], Value::Null, "{result}");
+        let threads = result["threads"].as_u64().unwrap() as usize;
+        assert!(result["throughput"].as_f64().is_some_and(|rate| rate > 0.0), "{result}");
+        assert!(result["fairness_factor"].as_f64().is_some_and(|share| (0.5..=1.0).contains(&share)), "{result}");
+        assert!(["lock", "workload"].iter().all(|key| result[key].is_string()), "{result}");
+        let rounds = result["rounds"].as_array().unwrap();
+        assert_eq!((rounds.len(), rounds[0]["per_thread"].as_array().unwrap().len()), (1, threads), "{result}");
+    }
+    results
+}
+
+fn locks(results: &[Value]) -> Vec<&str> {
+    results.iter().map(|result| result["lock"].as_str().unwrap()).collect()
+}
+
 #[test]
 fn oversub_measures_the_longest_wait_of_each_lock() {
-    let (shown, exported) = bench(&["oversub", "--lock", "futex", "--threads", "5"]);
+    let (shown, exported) = bench(&["oversub", "--lock", "futex", "--threads", "5", "--duration", "250ms"]);
     assert!(shown.contains("5 threads, each") && shown.contains("interposed-pthread"), "{shown}");
-    let locks = exported["locks"].as_array().unwrap();
-    assert_eq!(
-        locks.iter().map(|lock| lock["id"].as_str().unwrap()).collect::<Vec<_>>(),
-        ["pthread", "interposed-pthread", "futex"]
-    );
-    for lock in locks {
-        for id in ["oversub", "longest_wait"] {
-            assert!(lock["rounds"][0][id].as_f64().is_some_and(|ns| ns > 0.0), "{lock}");
-        }
+    let results = results(&exported);
+    assert_eq!(locks(results), ["pthread", "interposed-pthread", "futex"]);
+    for result in results {
+        assert!(result["latency"]["all"]["max_ns"].as_u64().is_some_and(|ns| ns > 0), "{result}");
+        assert_eq!(result["config"]["threads"], 5);
     }
-    assert_eq!(exported["part"], "oversub");
+}
+
+#[test]
+fn oversub_takes_rwlocks_too() {
+    let (shown, exported) = bench(&["oversub", "--rwlock", "bravo", "--threads", "5", "--duration", "250ms"]);
+    assert!(shown.contains("5 threads, 90 % of the operations read"), "{shown}");
+    let results = results(&exported);
+    assert_eq!(locks(results), ["pthread", "interposed-pthread", "bravo"]);
+    assert!(results.iter().all(|result| result["workload"] == "readers"));
 }
 
 /// With and without a context that lives from acquisition to release.
@@ -39,4 +64,121 @@ fn direct_measures_each_lock_twice() {
             assert!(lock["rounds"][0][id].as_f64().is_some_and(|ns| ns > 0.0), "{lock}");
         }
     }
+}
+
+#[test]
+fn a_part_without_a_name_is_both_micro_parts() {
+    let (shown, exported) = bench(&["--lock", "futex"]);
+    assert!(shown.contains("trylock") && shown.contains("cond 2 CPUs"), "{shown}");
+    assert_eq!(exported["part"], Value::Null);
+}
+
+#[test]
+fn ncs_reports_hand_over_and_contention_time() {
+    let (shown, exported) = bench(&["ncs", "--lock", "futex", "--ncs", "0,2us", "--duration", "250ms"]);
+    assert!(shown.contains("hand-over") && shown.contains("2.0 us"), "{shown}");
+    let results = results(&exported);
+    // Three locks, two lengths, with the shared array and without.
+    assert_eq!(results.len(), 12);
+    for result in results {
+        assert!(result["handoffs"]["count"].is_u64() && result["round_ns"].is_f64(), "{result}");
+        assert!(result["waiters"].as_f64().is_some_and(|waiters| (0.0..=2.0).contains(&waiters)), "{result}");
+    }
+    let settings: Vec<_> = results.iter().map(|r| (r["ncs_ns"].as_u64(), r["lines"].as_u64())).collect();
+    assert_eq!(settings[..2], [(Some(0), Some(2)), (Some(0), Some(0))]);
+}
+
+#[test]
+fn epochs_show_targets_by_the_kind_of_cpu() {
+    let slower = ["--little", "1:3", "--slo", "100us,1ms", "--duration", "250ms"];
+    let place = Place::new();
+    if !std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) {
+        let output = place.output(&[&["bench", "epochs"], &slower[..]].concat());
+        assert!(text(&output.stderr).contains("no CPU 1"));
+        return;
+    }
+    let (shown, exported) = bench(&[&["epochs", "--lock", "asl,futex"], &slower[..]].concat());
+    assert!(shown.contains("P99/SLO") && shown.contains("1 lock, sections of 8, 12, 20, 24 lines"), "{shown}");
+    let results = results(&exported);
+    assert_eq!(locks(results), ["mcs_spin", "asl", "asl", "asl", "futex"]);
+    let targets: Vec<_> = results.iter().map(|result| result["slo_ns"].as_u64()).collect();
+    assert_eq!(targets, [None, None, Some(100_000), Some(1_000_000), None]);
+    for result in results {
+        assert_eq!(result["little"], "1:3");
+        assert_eq!(result["little_p99_to_slo"].is_f64(), result["slo_ns"].is_u64(), "{result}");
+        for kind in ["all", "big", "little"] {
+            assert!(result["latency"][kind]["p99_ns"].is_u64(), "{kind}: {result}");
+        }
+        let kinds: Vec<_> = result["rounds"][0]["per_thread"].as_array().unwrap().iter().map(|t| &t["kind"]).collect();
+        assert_eq!(kinds, ["big", "little"]);
+    }
+}
+
+#[test]
+fn the_papers_other_epochs_run() {
+    let (shown, exported) = bench(&["epochs", "--bench", "3", "--long", "50", "--lock", "asl", "--duration", "250ms"]);
+    assert!(shown.contains("50 % long") && shown.contains("no CPU is declared slower"), "{shown}");
+    assert!(results(&exported).iter().all(|result| result["latency"]["short"]["count"].is_u64()));
+    let (shown, _) = bench(&["epochs", "--bench", "5", "--between", "10", "--lock", "asl", "--duration", "250ms"]);
+    assert!(shown.contains("10 steps between") && shown.contains("sections of 2 lines"), "{shown}");
+}
+
+#[test]
+fn counter_and_kv_report_fairness_over_threads() {
+    let (shown, exported) =
+        bench(&["counter", "--threads", "1,2", "--handoffs", "--lock", "ttas", "--duration", "250ms", "--pin"]);
+    assert!(shown.contains("Jain") && shown.contains("in LLC"), "{shown}");
+    let counted = results(&exported);
+    assert_eq!(counted.len(), 6);
+    let share = |result: &Value, of: &str| result["handoffs"][of].as_f64().unwrap();
+    assert!(counted.iter().all(|result| share(result, "within_core") <= share(result, "within_node")));
+    let (_, exported) = bench(&["kv", "--lock", "ttas", "--updates", "100", "--duration", "250ms"]);
+    assert!(results(&exported).iter().all(|result| result["config"]["update_percent"] == 100));
+}
+
+#[test]
+fn readers_report_reads_and_writes_apart() {
+    let (shown, exported) = bench(&["readers", "--rwlock", "rw-futex", "--reads", "50,100", "--duration", "250ms"]);
+    assert!(shown.contains("read P50") && shown.contains("100 %"), "{shown}");
+    let results = results(&exported);
+    assert_eq!(results.len(), 6);
+    let count = |result: &Value, class: &str| result["latency"][class]["count"].as_u64().unwrap();
+    for result in results {
+        let all = count(result, "read") + count(result, "write");
+        assert_eq!(all, count(result, "all"));
+        assert_eq!(result["read_percent"] == 100, count(result, "write") == 0, "{result}");
+    }
+}
+
+/// One clear line, nothing measured, nothing written.
+#[test]
+fn bad_input_is_refused_in_one_line() {
+    let place = Place::new();
+    for (args, said) in [
+        (&["epochs", "--little", "9999:3"][..], "CPU"),
+        (&["epochs", "--little", "4000:3"], "no CPU 4000"),
+        (&["epochs", "--little", "0-4095:3"], "no CPU"),
+        (&["epochs", "--little", "1"], "CPUS:FACTOR"),
+        (&["epochs", "--little", "1:0.5"], "above 1"),
+        (&["epochs", "--slo", "50"], "unit"),
+        (&["epochs", "--long", "20"], "--bench 3"),
+        (&["epochs", "--bench", "7"], "7"),
+        (&["ncs", "--ncs", "fast"], "unit"),
+        (&["ncs", "--threads", "0"], "0"),
+        (&["kv", "--updates", "101"], "percentage"),
+        (&["kv", "--lock", "nonsense"], "no mutex lock 'nonsense'"),
+        (&["readers", "--lock", "futex"], "--rwlock"),
+        (&["readers", "--rwlock", "futex"], "no rwlock lock 'futex'"),
+        (&["oversub", "--rwlock", "bravo", "--lock", "futex"], "write one of them"),
+        (&["counter", "--duration", "0"], "unit"),
+    ] {
+        let output = place.output(&[&["bench", "--export-json", "out.json"], args].concat());
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
+        assert!(error.contains(said) && output.stdout.is_empty(), "{args:?}: {error}");
+        assert!(!place.path("out.json").exists(), "{args:?}");
+    }
+    let output = place.output(&["bench", "kv", "--export-json", "no/such/folder/x.json"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("nothing was measured"), "{}", text(&output.stderr));
 }

@@ -185,3 +185,18 @@ fn all_compares_every_mutex_lock() {
     let listed: Value = serde_json::from_slice(&place.output(&["list", "--json"]).stdout).unwrap();
     assert_eq!(compared, listed.as_array().unwrap().iter().filter(|l| l["role"] == "mutex").count());
 }
+
+#[test]
+fn the_built_in_workload_runs_on_slower_cpus_and_refuses_those_that_do_not_exist() {
+    let place = Place::new();
+    for (little, said) in [("4000:3", "no CPU 4000"), ("1", "CPUS:FACTOR"), ("0:0", "above 1")] {
+        let output = place.output(&["compare", "--little", little]);
+        assert_eq!(output.status.code(), Some(2), "{little}");
+        assert!(text(&output.stderr).contains(said) && output.stdout.is_empty(), "{}", text(&output.stderr));
+    }
+    if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) {
+        let output = place.output(&["compare", "--little", "1:3", "--lock", "asl", "--runs", "1", "--warmup", "0"]);
+        let shown = text(&output.stdout);
+        assert!(output.status.success() && shown.contains("little CPUs 1:3") && shown.contains("asl"), "{shown}");
+    }
+}

@@ -8,6 +8,7 @@ mod list;
 mod run;
 mod sim;
 mod slo;
+mod topo;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -125,9 +125,12 @@ fn a_machine_that_is_declared_wrongly_stops_the_program() {
         place.lockswap(&["run", "--lock", "ticket", "--", "sh", "-c", "echo ran"]).env(name, value).output().unwrap()
     };
     for (name, good, example, bad) in [
-        ("LOCKSWAP_TOPOLOGY", "2x1", "2x1", ["2x", "0x1", "nonsense"]),
-        ("LOCKSWAP_ROUTE", "1,0", "0-3,8", ["0,x", "3-1", "4096"]),
-        ("LOCKSWAP_BIG", "0", "0-3,8", ["all", "0-", ","]),
+        ("LOCKSWAP_TOPOLOGY", "2x1", "2x1", &["2x", "0x1", "nonsense"][..]),
+        ("LOCKSWAP_ROUTE", "1,0", "0-3,8", &["0,x", "3-1", "4096"]),
+        ("LOCKSWAP_BIG", "0", "0-3,8", &["all", "0-", ","]),
+        ("LOCKSWAP_SLO", "5=50us,-7=0", "5=50us", &["5=50", "5", "5=50us,", "5=1h"]),
+        ("LOCKSWAP_ASL_MAX_WINDOW", "1.5ms", "100ms", &["1.5", "ms", "-1ms"]),
+        ("LOCKSWAP_LEVEL", "llc", "node llc core-kind", &["nodes", "LLC", "llc,node"]),
     ] {
         assert_eq!(text(&run(name, good).stdout), "ran\n", "{name}={good}");
         for value in bad {
@@ -138,6 +141,19 @@ fn a_machine_that_is_declared_wrongly_stops_the_program() {
             assert!(error.contains(&format!("{name}={value}")) && error.contains(example), "{error}");
         }
     }
+}
+
+#[test]
+fn windows_and_targets_reach_the_program_through_its_environment() {
+    let place = Place::new();
+    let of = |args: &[&str]| {
+        let script = "echo \"$LOCKSWAP_LOCK|$LOCKSWAP_SLO|$LOCKSWAP_ASL_MAX_WINDOW\"";
+        let args = [&["run"], args, &["--", "/bin/sh", "-c", script]].concat();
+        text(&place.lockswap(&args).env("LOCKSWAP_SLO", "9=1s").output().unwrap().stdout).trim().to_owned()
+    };
+    assert_eq!(of(&["--lock", "asl"]), "asl|9=1s|");
+    let all = ["--lock", "asl", "--asl-fifo", "futex", "--slo", "5=50us", "--slo=-6=0", "--asl-max-window", "1.5ms"];
+    assert_eq!(of(&all), "asl-blocking|9=1s,5=50us,-6=0ns|1500us");
 }
 
 #[test]

@@ -191,7 +191,7 @@ pub struct Latencies {
     pub missed: u64,
     /// The longest, ns.
     pub max: Ns,
-    /// When the first began, ns on `CLOCK_MONOTONIC`.
+    /// When the first began, ns on a clock that all processes share.
     pub first: Ns,
     /// When the last ended.
     pub last: Ns,

@@ -4,8 +4,9 @@
 //!   little core  --- stands back for a while --^    until the lock is free or its reorder window has passed
 //!
 //! A thread on a little core leaves the queue to the big cores for a time that [`Platform::reorder_window`] bounds. It looks
-//! whether the lock is free after pauses that double. Fairness: long-term over a fair lock: no window is longer than 100
-//! ms, and then the thread queues like all others. Space, hand-off and context: those of the lock inside. Released as that
+//! whether the lock is free after pauses that double. The window is that of the epoch which the thread is in ([`super::epoch`]),
+//! else the longest: 100 ms where nothing else is configured. Fairness: long-term over a fair lock: no window is longer, and
+//! then the thread queues like all others. Space, hand-off and context: those of the lock inside. Released as that
 //! one is.
 //!
 //! Deviation: the paper doubles the number of rounds of a loop from look to look, this lock the time.

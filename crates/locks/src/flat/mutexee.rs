@@ -90,7 +90,7 @@ impl<P: Platform, const SPINS: u32, const GRACE: u32, const WINDOW: u32> Mutexee
             };
             // ORDER(hand-off): Acquire pairs with the Release in `unlock`.
             // ORDER(turn): Release pairs with the Acquire in `unlock_contended`: who finds this thread a sleeper changes
-            // `turn` after the look at it above.
+            // `turn` after the look at it above, which could otherwise see that change: this thread would sleep through it.
             let order = if part == HELD { Ordering::Acquire } else { Ordering::Release };
             let rest = state & !if from == SLEEPER { CALLED | WOKEN } else { CALLED };
             self.state.compare_exchange(state, rest - from + part, order).is_ok().then_some((part, turn))

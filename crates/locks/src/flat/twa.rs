@@ -40,7 +40,7 @@ fn slot<P: Platform>(address: usize, number: u32) -> &'static P::Usize {
 
 impl<P: Platform, const NEAR: u32> TwaLock<P, NEAR> {
     fn address(&self) -> usize {
-        P::identity(self)
+        P::address(self)
     }
 
     #[inline]

@@ -112,7 +112,8 @@ impl<P: Platform, L, const ACTIVE: u32, const PROMOTE_EVERY: u32> Gcr<P, L, ACTI
         while P::spin_map_bounded(SPINS_BEFORE_PARK, activate).is_none() {
             let bell = self.bell.load(Ordering::Relaxed);
             let state = self.state.load(Ordering::Relaxed);
-            // ORDER(bell): Release pairs with the Acquire in `ring`: the bell was read before it rises.
+            // ORDER(bell): Release pairs with the Acquire in `ring`: the bell was read before it rises. Without the pair the
+            // load could see the risen bell, and the top would sleep through the wake-up that belongs to it.
             if !Self::has_place(state) && self.state.compare_exchange(state, state | ASLEEP, Ordering::Release).is_ok()
             {
                 P::park(&self.bell, bell, None);

@@ -82,7 +82,8 @@ impl<P: Platform> Context for Node<P> {
 
     #[inline]
     fn is_reusable(&self) -> bool {
-        // ORDER(out): Acquire pairs with the Release in `let_go`, after which nobody looks at the node.
+        // ORDER(out): Acquire pairs with the Release in `let_go`, after which nobody looks at the node: the link of this use,
+        // and the look at it, come before the next use makes it null.
         self.status.load(Ordering::Acquire) == OUT
     }
 }

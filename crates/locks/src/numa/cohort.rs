@@ -1,4 +1,5 @@
-//! Lock cohorting (Dice, Marathe, Shavit, PPoPP 2012, section 2): a NUMA-aware lock made of two others.
+//! Lock cohorting (Dice, Marathe, Shavit, PPoPP 2012, section 2; TOPC 1(2), 2015, with C-PTL-TKT): a NUMA-aware lock made of
+//! two others.
 //!
 //!   global ----------------+         one thread of one node holds it, for its whole node
 //!   node 0: local [A holder]->[C]->[D]     passes: how often the node has passed the global lock on
@@ -11,9 +12,10 @@
 //!
 //! Deviations: a thread that sees its node's lock and the global one free takes the global one alone; with both, lock and
 //! unlock took 1.2 to 1.8 times as long as glibc's where nobody competes. A waiter is overtaken thereby only before it has
-//! asked for the global lock, and where that one lets threads overtake. The mark that the global lock comes along is the node's count of passes, next to the local lock, for all
-//! local locks alike (the paper has it in the MCS node). The local lock is released before the global one, so that the
-//! last access is the one that lets other nodes in. C-BO-MCS has the back-off bounds of `flat/backoff.rs`.
+//! asked for the global lock, and where that one lets threads overtake. The mark that the global lock comes along is the
+//! node's count of passes, next to the local lock, for all local locks alike (the paper has it in the MCS node). The local
+//! lock is released before the global one, so that the last access is the one that lets other nodes in. C-BO-MCS has the
+//! back-off bounds of `flat/backoff.rs`.
 
 use super::ENTRIES;
 use crate::flat::{backoff::Backoff, partitioned::Partitioned, ticket::Ticket};
@@ -138,7 +140,10 @@ unsafe impl<P: Platform, G: ThreadOblivious<P>, L: DetectWaiters<P>, const BATCH
         },
         timed: Timed::Poll,
         summary: "a local lock per NUMA node below a global one, which stays with a node for a batch",
-        paper: "Dice, Marathe, Shavit: PPoPP 2012, sec. 2",
+        paper: match G::INFO.id.as_bytes() {
+            b"partitioned" => "Dice, Marathe, Shavit: TOPC 1(2), 2015",
+            _ => "Dice, Marathe, Shavit: PPoPP 2012, sec. 2",
+        },
     };
     type Ctx = L::Ctx;
 

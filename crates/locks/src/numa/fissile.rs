@@ -1,4 +1,4 @@
-//! Fissile lock (Dice, Kogan, 2020): a test-and-set word in front of a CNA lock.
+//! Fissile lock (Dice, Kogan, NETYS 2020): a test-and-set word in front of a CNA lock.
 //!
 //!   held: FREE | HELD                 the lock proper: whoever swaps it holds the lock
 //!   impatient: 0 | 1                  1: the head of the queue has waited long enough, nobody may barge in
@@ -75,7 +75,7 @@ unsafe impl<P: Platform, const PATIENCE: u32> RawLock<P> for FissileLock<P, PATI
         fairness: Fairness::LongTerm,
         timed: Timed::Poll,
         summary: "test-and-set while that suffices; under contention a CNA queue that newcomers pass within bounds",
-        paper: "Dice, Kogan: Fissile Locks, 2020",
+        paper: "Dice, Kogan: NETYS 2020",
     };
     type Ctx = ();
 

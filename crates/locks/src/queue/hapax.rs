@@ -55,7 +55,7 @@ impl<P: Platform, const COUNT_BITS: u32> HapaxLock<P, COUNT_BITS> {
     #[inline]
     fn slot(&self, value: usize) -> &'static P::Usize {
         let slots = P::slots(SharedTable::Waiters);
-        let address = P::identity(self);
+        let address = P::address(self);
         // The multiplier is 2^64 divided by the golden ratio: it spreads what is hashed over the upper bits.
         let hash = ((value >> COUNT_BITS) ^ address).wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as usize);
         &slots[(hash >> (usize::BITS / 2)) % slots.len()]
@@ -163,8 +163,9 @@ impl<P: Platform, const COUNT_BITS: u32> HapaxLock<P, COUNT_BITS> {
     #[cold]
     #[inline(never)]
     fn take_back(&self, predecessor: usize, mine: usize) -> bool {
-        // ORDER(arrive): Release, so that the next arrival still acquires what the predecessor's swap has released.
-        if self.arrive.compare_exchange(mine, predecessor, Ordering::Release).is_ok() {
+        // Relaxed: publishes nothing. `arrive` is only changed by read-modify-writes, so that the next arrival still acquires
+        // what the predecessor's has released.
+        if self.arrive.compare_exchange(mine, predecessor, Ordering::Relaxed).is_ok() {
             return false;
         }
         self.wait_for(predecessor);

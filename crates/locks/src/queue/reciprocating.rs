@@ -59,10 +59,10 @@ impl<P: Platform, W: Waiting> ReciprocatingLock<P, W> {
     fn lock_contended(&self) {
         let node = Node::<P> { status: P::U32::new(WAITING), end: P::Ptr::new(null_mut()) };
         let me = (&raw const node).cast_mut();
-        // ORDER(arrive): Release publishes the node to whoever detaches the stack and to the next one to arrive; Acquire
-        // pairs with the Release of the one before.
-        // ORDER(hand-off): Acquire pairs with the Release in `unlock` that left the lock free.
-        let below = self.arrivals.swap(me, Ordering::AcqRel);
+        // ORDER(arrive): Release publishes the node to whoever detaches the stack. No Acquire: who finds the lock free
+        // acquires it in `detach_above`; who waits may touch the node below after the grant, which hands on what whoever
+        // detached the two has acquired.
+        let below = self.arrivals.swap(me, Ordering::Release);
         if below.is_null() {
             self.detach_above(me);
             return;
@@ -85,6 +85,8 @@ impl<P: Platform, W: Waiting> ReciprocatingLock<P, W> {
     /// Makes the waiters that stand on `me`, which has found the lock free, the entry segment.
     fn detach_above(&self, me: *mut Node<P>) {
         // ORDER(arrive): Acquire pairs with the Release in `lock_contended`.
+        // ORDER(hand-off): Acquire pairs with the Release in `unlock` that left the lock free, which the swap in
+        // `lock_contended`, a read-modify-write, has continued.
         let top = self.arrivals.swap(Self::nobody(), Ordering::Acquire);
         if top != me {
             // Relaxed: published by the grant.

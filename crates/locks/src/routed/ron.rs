@@ -3,18 +3,19 @@
 //!   state:  FREE | HELD | CONTENDED
 //!   stops:  [0]->[1 A]->[2]->[3 B]-> ... ->[N-1]->[0]     one for each CPU, in the order of the route
 //!
-//! A waiter marks the stop of its CPU. The holder follows the route from its own CPU and hands the lock to the first
-//! waiter that it meets; it lets go only if it meets none, itself last. A waiter watches its stop and the state, which
-//! stays as it is while the lock travels. Space: a word and a line per CPU. Fairness: while no two threads wait on one CPU
-//! nobody is passed by more than one round of the route, apart from one newcomer that finds the lock free. A thread whose
-//! stop is taken waits for the state, or for the stop, and then chance decides (paper, section 7).
+//! A waiter marks the stop of its CPU. The holder follows the route from where it was served and hands the lock to the
+//! first waiter that it meets; it lets go only if it meets none, its own stop last. A waiter watches its stop and the
+//! state, which stays as it is while the lock travels. Space: a word and a line per CPU. Fairness: with one thread on each
+//! of N CPUs a waiter lets at most N - 1 others pass, each once, also if holders move to other CPUs. A thread whose stop is
+//! taken waits for the state, or for the stop, and then chance decides (paper, section 7).
 //!
-//! Deviations: the paper's state is a flag, and each release looks at all stops; here CONTENDED, set by whoever begins to
-//! wait, tells whether that is worth while. A served stop is told from an empty one, and it is the waiter that empties it:
-//! the paper, with one thread per CPU for ever, need not. The holder reads its rank anew when it releases: a thread that
-//! has moved takes the lock along.
+//! Deviations: the paper's state is a flag, and each release looks at all stops; here CONTENDED, set by whoever waits at a
+//! stop, tells whether that is worth while. The state is made HELD again before the look that finds nobody, so that a
+//! waiter whom that look misses sets it once more: nobody who has begun to wait is passed by one that finds the lock free.
+//! A thread's rank is read when it begins to wait, not once for its life; its stop stays SERVED while it holds the lock, so
+//! that the lock goes on from there.
 
-use super::stop::{route_from, Stop};
+use super::stop::{route_from, route_to, Stop};
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::{AtomicInt, Ordering, Platform, MAX_RANKS};
@@ -22,7 +23,7 @@ use lockswap_platform::{AtomicInt, Ordering, Platform, MAX_RANKS};
 /// | state     | holder                     | waiters                                  |
 /// |-----------|----------------------------|------------------------------------------|
 /// | FREE      | none                       | none, or about to see this               |
-/// | HELD      | one that found FREE        | none that has seen this                  |
+/// | HELD      | one                        | none that has seen this                  |
 /// | CONTENDED | one, or on its way to one  | perhaps                                  |
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -46,9 +47,12 @@ pub trait Stops<P: Platform>: Send + Sync + 'static {
     fn take(&self, lock: usize, rank: usize) -> bool;
     /// Ends the wait of a thread that has acquired the lock elsewhere.
     fn leave(&self, lock: usize, rank: usize);
-    /// Hands the lock to a thread that waits for it at the stop. Returns whether there is one; if so, the lock's memory may
-    /// be gone. Only the holder asks.
-    fn serve(&self, lock: usize, rank: usize) -> bool;
+    /// Whether it was here that the holder took the lock; from now on nobody did. Only the holder asks.
+    fn depart(&self, lock: usize, rank: usize) -> bool;
+    /// Whether a thread waits for the lock here; it then does until it is served, or the lock is free.
+    fn waits(&self, lock: usize, rank: usize) -> bool;
+    /// Hands the lock to a thread that waits for it here; after that the lock's memory may be gone. Only the holder does.
+    fn serve(&self, lock: usize, rank: usize);
 }
 
 /// The lock, over its stops.
@@ -63,7 +67,7 @@ pub type Ron<P> = Routed<P, Flags<P, MAX_RANKS>>;
 
 impl<P: Platform, S: Stops<P>> Routed<P, S> {
     fn address(&self) -> usize {
-        P::identity(self)
+        P::address(self)
     }
 
     #[cold]
@@ -76,22 +80,22 @@ impl<P: Platform, S: Stops<P>> Routed<P, S> {
             if has_stop && self.stops.take(lock, rank) {
                 return Some(());
             }
-            // Relaxed: the exchange decides.
-            let mut state = self.state.load(Ordering::Relaxed);
-            while state != CONTENDED {
+            // ORDER(last look): SeqCst with `enter` and with what `travel` does before it lets go.
+            match self.state.load(Ordering::SeqCst) {
                 // ORDER(hand-off): Acquire pairs with the Release in `unlock` and `travel`.
-                match self.state.compare_exchange(state, CONTENDED, Ordering::Acquire) {
-                    Ok(FREE) => {
-                        if has_stop {
-                            self.stops.leave(lock, rank);
-                        }
-                        return Some(());
+                FREE if self.state.compare_exchange(FREE, HELD, Ordering::Acquire).is_ok() => {
+                    if has_stop {
+                        self.stops.leave(lock, rank);
                     }
-                    Ok(_) => break,
-                    Err(found) => state = found,
+                    Some(())
                 }
+                // ORDER(raise): Release pairs with the Acquire in `travel`; publishes the mark at the stop.
+                HELD if has_stop => {
+                    let _ = self.state.compare_exchange(HELD, CONTENDED, Ordering::Release);
+                    None
+                }
+                _ => None,
             }
-            None
         });
     }
 
@@ -99,13 +103,25 @@ impl<P: Platform, S: Stops<P>> Routed<P, S> {
     #[cold]
     #[inline(never)]
     fn travel(&self) {
-        let lock = self.address();
-        if route_from::<P>(P::rank() as usize).any(|rank| self.stops.serve(lock, rank)) {
-            return;
+        let (lock, cpu) = (self.address(), P::rank() as usize);
+        let here = route_to::<P>(cpu).find(|rank| self.stops.depart(lock, *rank)).unwrap_or(cpu);
+        let next = || route_from::<P>(here).find(|rank| self.stops.waits(lock, *rank));
+        loop {
+            if let Some(rank) = next() {
+                return self.stops.serve(lock, rank);
+            }
+            // ORDER(last look): SeqCst with the loads in `waits`, `enter` and the load in `wait`: a waiter that the look
+            // below misses sees HELD, or FREE.
+            self.state.store(HELD, Ordering::SeqCst);
+            // ORDER(hand-off): Release pairs with the Acquire of the next acquisition; publishes the critical section, and
+            // keeps the look before the end of the lock's memory.
+            // LAST: the lock may be destroyed after this exchange.
+            if next().is_none() && self.state.compare_exchange(HELD, FREE, Ordering::Release).is_ok() {
+                return;
+            }
+            // ORDER(raise): Acquire pairs with the Release in `wait`: the next look finds whoever made the exchange fail.
+            self.state.swap(CONTENDED, Ordering::Acquire);
         }
-        // ORDER(hand-off): Release pairs with the Acquire of the next acquisition; publishes the critical section.
-        // LAST: the lock may be destroyed after this store. A waiter that was overlooked watches the state.
-        self.state.store(FREE, Ordering::Release);
     }
 }
 
@@ -129,7 +145,7 @@ unsafe impl<P: Platform, S: Stops<P>> RawLock<P> for Routed<P, S> {
 
     #[inline]
     unsafe fn lock(&self, (): &()) {
-        // Relaxed: an exchange in vain would take the state's line from all waiters, who watch it.
+        // Relaxed: only decides whether the exchange is worth its price, which all waiters pay.
         // ORDER(hand-off): Acquire pairs with the Release in `unlock` and `travel`.
         if self.state.load(Ordering::Relaxed) != FREE
             || self.state.compare_exchange(FREE, HELD, Ordering::Acquire).is_err()
@@ -178,7 +194,7 @@ impl<P: Platform, S> IsHeld for Routed<P, S> {
 /// |---------|---------------------------|---------------------------------------------------------------|
 /// | EMPTY   | nobody waits here         | WAITING: a thread that begins to wait                         |
 /// | WAITING | one thread waits here     | SERVED: the holder; EMPTY: the waiter, having found FREE      |
-/// | SERVED  | that thread is the holder | EMPTY: that thread                                            |
+/// | SERVED  | that thread is the holder | EMPTY: whoever releases the lock                              |
 const EMPTY: u32 = 0;
 const WAITING: u32 = 1;
 const SERVED: u32 = 2;
@@ -196,35 +212,41 @@ impl<P: Platform, const STOPS: usize> Stops<P> for Flags<P, STOPS> {
         Flags(core::array::from_fn(|_| Stop(P::U32::new(EMPTY))))
     }
 
-    // Relaxed, here and in `leave`: a stop carries no data but what `serve` publishes; whether it is WAITING is seen by
-    // the next holder, which has synchronised with whoever held the lock when the stop was emptied.
     fn enter(&self, _: usize, rank: usize) -> bool {
         let stop = &self.0[rank % STOPS].0;
-        stop.load(Ordering::Relaxed) == EMPTY && stop.compare_exchange(EMPTY, WAITING, Ordering::Relaxed).is_ok()
+        // Relaxed: only decides whether the exchange is worth its price.
+        // ORDER(last look): SeqCst, see `Routed::travel`.
+        stop.load(Ordering::Relaxed) == EMPTY && stop.compare_exchange(EMPTY, WAITING, Ordering::SeqCst).is_ok()
     }
 
-    fn take(&self, lock: usize, rank: usize) -> bool {
+    fn take(&self, _: usize, rank: usize) -> bool {
         // ORDER(travel): Acquire pairs with the Release in `serve`.
-        let served = self.0[rank % STOPS].0.load(Ordering::Acquire) == SERVED;
-        if served {
-            self.leave(lock, rank);
-        }
-        served
+        self.0[rank % STOPS].0.load(Ordering::Acquire) == SERVED
     }
 
+    // Relaxed, here and in `depart`: an empty stop carries no data; the next holder has synchronised with this one, so that
+    // it does not take an old mark for a waiter.
     fn leave(&self, _: usize, rank: usize) {
         self.0[rank % STOPS].0.store(EMPTY, Ordering::Relaxed);
     }
 
-    fn serve(&self, _: usize, rank: usize) -> bool {
-        let stop = &self.0[rank % STOPS].0;
-        // Relaxed: while this thread is the holder, WAITING stays; a waiter that is overlooked watches the state.
-        let waits = stop.load(Ordering::Relaxed) == WAITING;
-        if waits {
-            // ORDER(travel): Release pairs with the Acquire in `take`; publishes the critical section.
-            // LAST: the lock may be destroyed after this store.
-            stop.store(SERVED, Ordering::Release);
+    fn depart(&self, lock: usize, rank: usize) -> bool {
+        // Relaxed: written by the thread that acquired the lock.
+        let here = self.0[rank % STOPS].0.load(Ordering::Relaxed) == SERVED;
+        if here {
+            self.leave(lock, rank);
         }
-        waits
+        here
+    }
+
+    fn waits(&self, _: usize, rank: usize) -> bool {
+        // ORDER(last look): SeqCst, see `Routed::travel`.
+        self.0[rank % STOPS].0.load(Ordering::SeqCst) == WAITING
+    }
+
+    fn serve(&self, _: usize, rank: usize) {
+        // ORDER(travel): Release pairs with the Acquire in `take`; publishes the critical section.
+        // LAST: the lock may be destroyed after this store.
+        self.0[rank % STOPS].0.store(SERVED, Ordering::Release);
     }
 }

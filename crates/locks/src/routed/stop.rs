@@ -10,3 +10,8 @@ pub struct Stop<T>(pub T);
 pub fn route_from<P: Platform>(here: usize) -> impl Iterator<Item = usize> {
     (here + 1..P::ranks() as usize).chain(0..=here)
 }
+
+/// The ranks of all CPUs, beginning with `here`.
+pub fn route_to<P: Platform>(here: usize) -> impl Iterator<Item = usize> {
+    (here..P::ranks() as usize).chain(0..here)
+}

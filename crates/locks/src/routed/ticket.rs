@@ -4,9 +4,10 @@
 //!   stops:  [0: next, serving]->[1: next, serving]-> ...      one for each CPU, in the order of the route
 //!
 //! A thread that is not alone draws a ticket at the stop of its CPU. The holder follows the route from where it got the
-//! lock and lets one thread pass at the first stop that has waiters, the one where it got it last. Fairness: every waiter
-//! is served: after as many rounds of the route as threads stood before it at its stop. Space: two words and a line per
-//! CPU. Each waiter watches its own CPU's line.
+//! lock and lets one thread pass at the first stop that has waiters, the one where it got it last. Fairness: while somebody
+//! waits on a CPU, each other CPU gets the lock at most once before this one does, and a CPU's threads are served in order.
+//! Space: two words and a line per CPU. Each waiter watches its own CPU's line; one that is not the next there offers the
+//! CPU to others at each look.
 //!
 //! Deviation: the holder goes on from the stop where it was served, even if it has moved since; only thus is it certain
 //! that the lock comes round. A releaser waits for a thread that has counted itself as a user but not drawn its ticket yet,
@@ -53,8 +54,14 @@ impl<P: Platform, const STOPS: usize> Queues<P, STOPS> {
         let stop = self.stop(P::rank() as usize);
         // Relaxed: drawing a ticket publishes nothing; its atomicity makes it unique.
         let mine = stop.next.fetch_add(1, Ordering::Relaxed);
-        // ORDER(travel): Acquire pairs with the Release in `travel`.
-        P::spin_map(|| (stop.serving.load(Ordering::Acquire) == mine.wrapping_add(1)).then_some(()));
+        P::spin_map(|| {
+            // ORDER(travel): Acquire pairs with the Release in `travel`.
+            let turns_left = mine.wrapping_add(1).wrapping_sub(stop.serving.load(Ordering::Acquire));
+            if turns_left > 1 {
+                P::yield_cpu();
+            }
+            (turns_left == 0).then_some(())
+        });
     }
 
     /// Hands the lock to the next waiter along the route.

@@ -65,7 +65,7 @@ pub type BravoFutex<P> = Bravo<P, RwFutex<P>>;
 impl<P: Platform, L: TryUnlockRead<P>> Bravo<P, L> {
     /// What the lock's readers put into the table.
     fn token(&self) -> usize {
-        P::identity(self)
+        P::address(self)
     }
 
     fn table() -> &'static [P::Usize] {

@@ -73,8 +73,8 @@ impl<P: Platform, L: TimedLock<P, Ctx = ()> + IsHeld, const N: usize, const PATI
         // ORDER(dekker): Acquire pairs with the Release in `holds_readers`: a writer that has not seen this arrival is seen
         // below.
         self.readers[node].arrived.fetch_add(1, Ordering::Acquire);
-        // ORDER(hand-off): Acquire pairs with the Release in `unlock_write`.
-        // ORDER(nodes): Acquire pairs with the Release in `show`: a bit set after a writer has shown itself comes with it.
+        // ORDER(hand-off): Acquire pairs with the Release in `unlock_write`. A bit that was set after a writer had shown
+        // itself stands beside what it shows, in one word.
         let state = self.state.load(Ordering::Acquire);
         if state & bit != 0 {
             state
@@ -85,8 +85,9 @@ impl<P: Platform, L: TimedLock<P, Ctx = ()> + IsHeld, const N: usize, const PATI
 
     #[cold]
     fn add_node(&self, bit: u32) -> u32 {
-        // ORDER(nodes): Release publishes the arrival to a writer that sees the bit; Acquire as in `arrive`.
-        self.state.fetch_or(bit, Ordering::AcqRel) | bit
+        // ORDER(hand-off): Acquire as in `arrive`. No Release: a writer that sees the bit and misses the arrival comes before
+        // it in the order of changes to `arrived`, and is seen here.
+        self.state.fetch_or(bit, Ordering::Acquire) | bit
     }
 
     #[inline]
@@ -132,9 +133,9 @@ impl<P: Platform, L: TimedLock<P, Ctx = ()> + IsHeld, const N: usize, const PATI
 
     /// Replaces what the holder of the writers' lock shows; only it changes these bits.
     fn show(&self, old: u32, new: u32) {
-        // ORDER(nodes): Release pairs with the Acquire in `arrive` and `add_node`, Acquire with the Release in `add_node`:
-        // whoever sets a node's bit sees this writer, or is seen with its arrival.
-        self.state.fetch_add(new.wrapping_sub(old), Ordering::AcqRel);
+        // Relaxed: a reader that sets its node's bit later finds this in the same word, an earlier one's bit is found here;
+        // for the other readers `holds_readers` publishes it. It continues the release of the last writer inside.
+        self.state.fetch_add(new.wrapping_sub(old), Ordering::Relaxed);
     }
 
     /// Claims the lock for the holder of the writers' lock, which showed `old`. Returns whether no reader was there; if

@@ -80,6 +80,7 @@ pub struct PhaseFair<P: Platform> {
 impl<P: Platform> PhaseFair<P> {
     /// Replaces the state by what `change` makes of it, until that gives nothing. Returns the state replaced.
     #[inline]
+    #[track_caller]
     fn update(&self, order: Ordering, change: impl Fn(usize) -> Option<usize>) -> Option<usize> {
         // Relaxed: the exchange decides.
         let mut state = self.state.load(Ordering::Relaxed);

@@ -88,7 +88,8 @@ impl<P: Platform> RwFutex<P> {
             // Relaxed: the gates publish. Those that still have to wait set their flag again.
             self.state.fetch_and(!(READERS_SLEEP | WRITERS_SLEEP), Ordering::Relaxed);
             for gate in [&self.read_gate, &self.write_gate] {
-                // ORDER(gate): Release pairs with the Acquire in `acquire`.
+                // ORDER(gate): Release pairs with the Acquire in `acquire`: who sees the new count does not sleep on the flag
+                // that was taken back above.
                 gate.fetch_add(1, Ordering::Release);
                 P::unpark(gate, u32::MAX);
             }

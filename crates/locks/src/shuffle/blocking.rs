@@ -31,7 +31,7 @@ pub trait Blocking: Waiting {
 
 /// Whether it is the waiter's turn, or else whether it has work; nothing if neither.
 fn turn_or_work<P: Platform>(status: &P::U32, has_work: &impl Fn() -> bool) -> Option<bool> {
-    // ORDER(head): Acquire pairs with the Release in `Waiting::grant`.
+    // ORDER(head): Acquire pairs with the Release in `Waiting::grant`: a shuffler may have moved this waiter's link.
     let granted = status.load(Ordering::Acquire) == GRANTED;
     (granted || has_work()).then_some(granted)
 }

@@ -251,7 +251,8 @@ impl<P: Platform> Node<P> {
         if self.batch.load(Ordering::Relaxed) == 0 || self.is_shuffler() {
             let batch = G::passed(self.batch_or_first::<G>(), next.attribute());
             next.batch.store(batch, Ordering::Relaxed);
-            // ORDER(role): as in `shuffle`.
+            // ORDER(role): as in `shuffle`, for a `next` that takes the role up before the grant: a shuffler before this one
+            // may have moved its link.
             next.shuffles.store(1, Ordering::Release);
         }
     }

@@ -1,6 +1,9 @@
 //! The hardware, but every thread says itself where it runs: orders of service can then be checked on any machine. Or it
 //! never stays anywhere.
 
+use lockswap_conformance::routed::Places;
+use lockswap_conformance::small::Stage;
+use lockswap_conformance::Threads;
 use lockswap_platform::{Clock, CoreKind, Deadline, Native, Ns, Platform, SharedTable, Wake};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +24,60 @@ pub const RANKS: u32 = 8;
 thread_local! {
     static HERE: Cell<Place> = const { Cell::new(SOMEWHERE) };
     static WOKEN: Cell<u32> = const { Cell::new(0) };
+    static INDEX: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+const MOST_RIDERS: usize = 16;
+/// When each thread of [`Riders`] came to rest, 0 if it has not.
+static SINCE: [AtomicU64; MOST_RIDERS] = [const { AtomicU64::new(0) }; MOST_RIDERS];
+static MOMENT: AtomicU64 = AtomicU64::new(0);
+
+/// Threads that know when they began to wait; one [`Threads::run`] at a time.
+pub struct Riders;
+
+impl Riders {
+    fn begins_to_wait() {
+        if let Some(index) = INDEX.get().filter(|index| SINCE[*index].load(Ordering::SeqCst) == 0) {
+            SINCE[index].store(Riders::moment(), Ordering::SeqCst);
+        }
+    }
+}
+
+impl Threads for Riders {
+    fn run<'a>(bodies: Vec<Box<dyn FnOnce() + Send + 'a>>) {
+        std::thread::scope(|scope| {
+            for (index, body) in bodies.into_iter().enumerate() {
+                scope.spawn(move || {
+                    INDEX.set(Some(index));
+                    body();
+                });
+            }
+        });
+    }
+
+    fn settle() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+impl Stage for Riders {
+    const SEES_WAITS: bool = true;
+    fn gone(_: *const u8, _: usize) {}
+    fn moment() -> u64 {
+        MOMENT.fetch_add(1, Ordering::SeqCst) + 1
+    }
+    fn forget_wait() {
+        INDEX.get().into_iter().for_each(|index| SINCE[index].store(0, Ordering::SeqCst));
+    }
+    fn waits_since(thread: usize) -> Option<u64> {
+        Some(SINCE[thread].load(Ordering::SeqCst)).filter(|since| *since != 0)
+    }
+}
+
+impl Places for Riders {
+    fn move_to(rank: u32) {
+        Placed::move_to(Place { rank, ..SOMEWHERE });
+    }
 }
 
 static WINDOW: AtomicU64 = AtomicU64::new(0);
@@ -80,8 +137,11 @@ impl<const WANDERS: bool> Platform for Placed<WANDERS> {
         WINDOW.load(Ordering::Relaxed)
     }
 
-    fn spin_map<R>(f: impl FnMut() -> Option<R>) -> R {
-        Native::spin_map(f)
+    fn spin_map<R>(mut f: impl FnMut() -> Option<R>) -> R {
+        f().unwrap_or_else(|| {
+            Riders::begins_to_wait();
+            Native::spin_map(f)
+        })
     }
     fn spin_map_until<R>(deadline: Deadline, f: impl FnMut() -> Option<R>) -> Option<R> {
         Native::spin_map_until(deadline, f)
@@ -106,6 +166,9 @@ impl<const WANDERS: bool> Platform for Placed<WANDERS> {
     }
     fn sleep(ns: Ns) {
         Native::sleep(ns);
+    }
+    fn yield_cpu() {
+        Native::yield_cpu();
     }
     fn choose(n: u32) -> u32 {
         Native::choose(n)

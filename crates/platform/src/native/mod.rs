@@ -21,13 +21,8 @@ impl Native {
         wait::has_one_cpu()
     }
 
-    /// Lets another thread run on this CPU, if there is one.
-    pub fn yield_cpu() {
-        wait::yield_cpu();
-    }
-
-    /// The time on [`Clock::Monotonic`] for measuring short times, as cheap as the machine allows. It may drift away from
-    /// the system's clock by a ten-thousandth, and two CPUs may see it a few ns apart.
+    /// A clock for measuring short times, as cheap as the machine allows. It may run faster or slower than
+    /// [`Clock::Monotonic`] by a ten-thousandth, and two CPUs may see it a few ns apart.
     #[inline(always)]
     pub fn instant() -> Ns {
         instant::now()
@@ -207,12 +202,14 @@ impl Platform for Native {
 
     #[inline]
     fn rank() -> u32 {
-        topology::rank(Self::cpu()) % Self::ranks()
+        let cpu = Self::cpu();
+        topology::rank_of(cpu).unwrap_or_else(|| cpu % Self::ranks())
     }
 
     #[inline]
     fn ranks() -> u32 {
-        wait::highest_cpu().saturating_add(1).min(topology::MAX_RANKS as u32)
+        let without = || wait::highest_cpu().saturating_add(1).min(topology::MAX_RANKS as u32);
+        topology::ranks().unwrap_or_else(without)
     }
 
     #[inline(always)]
@@ -237,8 +234,15 @@ impl Platform for Native {
         wait::nap(ns);
     }
 
+    fn yield_cpu() {
+        wait::yield_cpu();
+    }
+
     #[inline]
     fn compute(steps: u64) {
+        if steps == 0 {
+            return;
+        }
         // Marsaglia's xorshift64, which no compiler knows a shorter way for.
         let mut state = core::hint::black_box(0x9E37_79B9_7F4A_7C15_u64);
         for _ in 0..steps {

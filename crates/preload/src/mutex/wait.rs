@@ -6,7 +6,7 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 use libc::pthread_mutex_t;
 use lockswap_locks::info::WaitingPolicy;
-use lockswap_platform::Native;
+use lockswap_platform::{Native, Platform};
 
 /// Whether the mutex has been left to glibc.
 ///

@@ -1,0 +1,141 @@
+//! The checks of the routed locks see what they are there for: locks that leave the route, or forget where they are, fail.
+
+use lockswap_check::explore::{clear_tables, explore, Explore, Virtual};
+use lockswap_check::explore::{Bounds, End};
+use lockswap_conformance::routed::{self, Places};
+use lockswap_conformance::small::Stage;
+use lockswap_conformance::Threads;
+use lockswap_locks::flat::ttas::Ttas;
+use lockswap_locks::routed::{plock::Counts, ron::Flags, ron::Routed, ron::Stops, shared::Table, ticket::Queues};
+use lockswap_locks::RawLock;
+
+const CPUS: usize = 4;
+type Flags4 = Flags<Explore, CPUS>;
+type Counts4 = Counts<Explore, CPUS>;
+type Table1 = Table<Explore, 1>;
+type Queues4 = Queues<Explore, CPUS>;
+
+/// What goes wrong in each scenario, if anything.
+fn failures<L: RawLock<Explore>, T: Places>(several: bool) -> Vec<(&'static str, Option<String>)> {
+    let bounds = Bounds { preemptions: 2, rarities: 0, steps: 3_000, executions: 20_000 };
+    let fails = |run: fn()| {
+        let report = explore(bounds, &|| {
+            clear_tables();
+            run();
+        });
+        match report.end {
+            End::Failed(failure) => Some(failure.message),
+            End::Exhausted | End::Limit("executions") => None,
+            End::Limit(what) => panic!("too many {what}"),
+        }
+    };
+    let scenarios = routed::scenarios::<Explore, L, T>(several);
+    scenarios.into_iter().map(|scenario| (scenario.name, fails(scenario.run))).collect()
+}
+
+/// The scenarios that fail are those whose names begin like this.
+fn must_fail<L: RawLock<Explore>, T: Places>(several: bool, prefix: &str) {
+    let failures = failures::<L, T>(several);
+    println!("{failures:?}");
+    for (name, failure) in failures {
+        assert_eq!(failure.is_some(), name.starts_with(prefix), "{} {name}: {failure:?}", L::INFO.id);
+    }
+}
+
+/// The CPUs lie on the route the other way round than the check believes.
+struct Mirror;
+
+impl Threads for Mirror {
+    fn run<'a>(bodies: Vec<Box<dyn FnOnce() + Send + 'a>>) {
+        Virtual::run(bodies);
+    }
+    fn settle() {
+        Virtual::settle();
+    }
+}
+
+impl Stage for Mirror {
+    const SEES_WAITS: bool = true;
+    fn gone(start: *const u8, bytes: usize) {
+        Virtual::gone(start, bytes);
+    }
+    fn moment() -> u64 {
+        Virtual::moment()
+    }
+    fn forget_wait() {
+        Virtual::forget_wait();
+    }
+    fn waits_since(thread: usize) -> Option<u64> {
+        Virtual::waits_since(thread)
+    }
+}
+
+impl Places for Mirror {
+    fn move_to(rank: u32) {
+        Virtual::move_to(CPUS as u32 - 1 - rank);
+    }
+}
+
+#[test]
+fn the_wrong_way_round_is_noticed() {
+    must_fail::<Routed<Explore, Flags4>, Mirror>(false, "route");
+    must_fail::<Routed<Explore, Counts4>, Mirror>(true, "route");
+    must_fail::<Routed<Explore, Table1>, Mirror>(false, "route");
+    must_fail::<Queues4, Mirror>(true, "route");
+}
+
+/// No promise at all.
+#[test]
+fn a_lock_without_a_route_is_noticed() {
+    must_fail::<Ttas<Explore>, Virtual>(true, "ro");
+}
+
+/// Stops with one fault.
+struct Faulty<S, const FORGETS: bool, const HAS_ROOM: bool>(S);
+
+impl<S: Stops<Explore>, const FORGETS: bool, const HAS_ROOM: bool> Stops<Explore> for Faulty<S, FORGETS, HAS_ROOM> {
+    const ID: &'static str = S::ID;
+    const SUMMARY: &'static str = S::SUMMARY;
+    const PAPER: &'static str = S::PAPER;
+
+    fn new() -> Self {
+        Faulty(S::new())
+    }
+    fn enter(&self, lock: usize, rank: usize) -> bool {
+        HAS_ROOM && self.0.enter(lock, rank)
+    }
+    fn take(&self, lock: usize, rank: usize) -> bool {
+        self.0.take(lock, rank)
+    }
+    fn leave(&self, lock: usize, rank: usize) {
+        self.0.leave(lock, rank);
+    }
+    fn depart(&self, lock: usize, rank: usize) -> bool {
+        self.0.depart(lock, rank) && !FORGETS
+    }
+    fn waits(&self, lock: usize, rank: usize) -> bool {
+        self.0.waits(lock, rank)
+    }
+    fn serve(&self, lock: usize, rank: usize) {
+        self.0.serve(lock, rank);
+    }
+}
+
+#[test]
+fn a_lock_that_goes_on_from_the_holders_cpu_is_noticed() {
+    type Forgets<S> = Routed<Explore, Faulty<S, true, true>>;
+    for failures in [
+        failures::<Forgets<Flags4>, Virtual>(false),
+        failures::<Forgets<Counts4>, Virtual>(false),
+        failures::<Forgets<Table1>, Virtual>(false),
+    ] {
+        let failed = |name: &str| failures.iter().any(|(other, failure)| *other == name && failure.is_some());
+        assert!(failed("round-moving-3") && failed("route-moving-3"), "{failures:?}");
+        assert!(!failed("round-3") && !failed("route-3"), "{failures:?}");
+    }
+}
+
+#[test]
+fn waiters_that_stand_nowhere_are_noticed() {
+    must_fail::<Routed<Explore, Faulty<Flags4, false, false>>, Virtual>(false, "ro");
+}
