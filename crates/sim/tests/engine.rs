@@ -52,7 +52,7 @@ fn a_line_takes_as_long_as_the_machine_file_says() {
     #[repr(align(64))]
     struct Word(<Sim as Platform>::U32);
     // Thread 0 writes; the others read, one after the other: in its own socket, in the other one.
-    for (reader, expected) in [(1, 50), (18, 130)] {
+    for (reader, expected) in [(1, 50), (18, 118)] {
         let word = Word(AtomicInt::new(0));
         let times = on_threads(&machine, 19, |number| match number {
             0 => {
