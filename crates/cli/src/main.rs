@@ -19,6 +19,7 @@ mod picture;
 mod preload_path;
 mod run;
 mod selection;
+mod sim;
 mod slo;
 mod terminal;
 mod topo;
@@ -58,6 +59,7 @@ enum Command {
     PreloadPath(preload_path::PreloadPathArgs),
     /// Measures the locks themselves on this machine.
     Bench(bench::BenchArgs),
+    Sim(sim::SimArgs),
     Torture(torture::TortureArgs),
     #[command(name = hidden::KEY_VALUE, hide = true)]
     KeyValue(hidden::KeyValueArgs),
@@ -82,6 +84,7 @@ fn main() -> ExitCode {
         Command::KeyValue(args) => hidden::key_value(args),
         Command::BenchHere(args) => hidden::bench(&args),
         Command::Loaded => hidden::loaded(),
+        Command::Sim(args) => sim::run(args),
         Command::Torture(args) => torture::run(args),
         Command::TortureHere(args) => hidden::torture(args),
     };

@@ -11,6 +11,8 @@ const NONE: u32 = u32::MAX;
 /// An AVL tree of 2^32 keys is at most 1.44 * 32 levels deep.
 const MAX_DEPTH: u32 = 47;
 
+/// A line of its own, as in a tree whose nodes are allocated one by one.
+#[repr(C, align(64))]
 struct Node<P: Platform> {
     left: P::U32,
     right: P::U32,
@@ -26,6 +28,13 @@ impl<P: Platform> Node<P> {
 
 fn int<T: AtomicInt<u32>>(value: u32) -> T {
     T::new(value)
+}
+
+/// Writes what differs only: lines that an update leaves as they are stay in all caches.
+fn change<T: AtomicInt<u32>>(word: &T, value: u32) {
+    if word.load(Relaxed) != value {
+        word.store(value, Relaxed);
+    }
 }
 
 /// The tree. The caller holds a lock around each call.
@@ -73,7 +82,7 @@ impl<P: Platform> Avl<P> {
     /// Stores `value` under `key`; whether the key is new.
     pub(crate) fn insert(&self, key: u32, value: usize) -> bool {
         let mut new = false;
-        self.root.store(self.insert_below(self.root.load(Relaxed), key, value, 0, &mut new), Relaxed);
+        change(&self.root, self.insert_below(self.root.load(Relaxed), key, value, 0, &mut new));
         if new {
             self.size.store(self.size.load(Relaxed) + 1, Relaxed);
         }
@@ -83,7 +92,7 @@ impl<P: Platform> Avl<P> {
     /// Removes `key`; whether it was there.
     pub(crate) fn remove(&self, key: u32) -> bool {
         let mut found = false;
-        self.root.store(self.remove_below(self.root.load(Relaxed), key, 0, &mut found), Relaxed);
+        change(&self.root, self.remove_below(self.root.load(Relaxed), key, 0, &mut found));
         if found {
             self.size.store(self.size.load(Relaxed).wrapping_sub(1), Relaxed);
         }
@@ -104,9 +113,9 @@ impl<P: Platform> Avl<P> {
         }
         if at == NONE {
             let node = &self.nodes[key as usize];
-            node.left.store(NONE, Relaxed);
-            node.right.store(NONE, Relaxed);
-            node.height.store(1, Relaxed);
+            change(&node.left, NONE);
+            change(&node.right, NONE);
+            change(&node.height, 1);
             node.value.store(value, Relaxed);
             *new = true;
             return key;
@@ -119,11 +128,11 @@ impl<P: Platform> Avl<P> {
             }
             std::cmp::Ordering::Less => {
                 let left = self.insert_below(node.left.load(Relaxed), key, value, depth + 1, new);
-                node.left.store(left, Relaxed);
+                change(&node.left, left);
             }
             std::cmp::Ordering::Greater => {
                 let right = self.insert_below(node.right.load(Relaxed), key, value, depth + 1, new);
-                node.right.store(right, Relaxed);
+                change(&node.right, right);
             }
         }
         if *new {
@@ -142,11 +151,11 @@ impl<P: Platform> Avl<P> {
         match key.cmp(&at) {
             std::cmp::Ordering::Less => {
                 let left = self.remove_below(node.left.load(Relaxed), key, depth + 1, found);
-                node.left.store(left, Relaxed);
+                change(&node.left, left);
             }
             std::cmp::Ordering::Greater => {
                 let right = self.remove_below(node.right.load(Relaxed), key, depth + 1, found);
-                node.right.store(right, Relaxed);
+                change(&node.right, right);
             }
             std::cmp::Ordering::Equal => {
                 *found = true;
@@ -160,8 +169,8 @@ impl<P: Platform> Avl<P> {
                     return at;
                 }
                 let node = &self.nodes[successor as usize];
-                node.left.store(left, Relaxed);
-                node.right.store(rest, Relaxed);
+                change(&node.left, left);
+                change(&node.right, rest);
                 return self.balance(successor);
             }
         }
@@ -183,7 +192,7 @@ impl<P: Platform> Avl<P> {
             *first = at;
             return node.right.load(Relaxed);
         }
-        node.left.store(self.take_first(left, depth + 1, first), Relaxed);
+        change(&node.left, self.take_first(left, depth + 1, first));
         self.balance(at)
     }
 
@@ -198,7 +207,7 @@ impl<P: Platform> Avl<P> {
     fn update_height(&self, at: u32) {
         let node = &self.nodes[at as usize];
         let height = 1 + self.height(node.left.load(Relaxed)).max(self.height(node.right.load(Relaxed)));
-        node.height.store(height.min(MAX_DEPTH), Relaxed);
+        change(&node.height, height.min(MAX_DEPTH));
     }
 
     /// Restores the balance of `at`, whose subtrees are balanced and differ by at most 2 levels; returns the new root.
@@ -209,13 +218,13 @@ impl<P: Platform> Avl<P> {
         if left_height > right_height + 1 {
             let child = &self.nodes[left as usize];
             if self.height(child.left.load(Relaxed)) < self.height(child.right.load(Relaxed)) {
-                node.left.store(self.rotate_left(left), Relaxed);
+                change(&node.left, self.rotate_left(left));
             }
             self.rotate_right(at)
         } else if right_height > left_height + 1 {
             let child = &self.nodes[right as usize];
             if self.height(child.right.load(Relaxed)) < self.height(child.left.load(Relaxed)) {
-                node.right.store(self.rotate_right(right), Relaxed);
+                change(&node.right, self.rotate_right(right));
             }
             self.rotate_left(at)
         } else {
@@ -231,7 +240,7 @@ impl<P: Platform> Avl<P> {
             self.corrupt.store(true, Relaxed);
             return at;
         }
-        node.right.store(self.nodes[up as usize].left.load(Relaxed), Relaxed);
+        change(&node.right, self.nodes[up as usize].left.load(Relaxed));
         self.nodes[up as usize].left.store(at, Relaxed);
         self.update_height(at);
         self.update_height(up);
@@ -245,7 +254,7 @@ impl<P: Platform> Avl<P> {
             self.corrupt.store(true, Relaxed);
             return at;
         }
-        node.left.store(self.nodes[up as usize].right.load(Relaxed), Relaxed);
+        change(&node.left, self.nodes[up as usize].right.load(Relaxed));
         self.nodes[up as usize].right.store(at, Relaxed);
         self.update_height(at);
         self.update_height(up);
@@ -327,9 +336,9 @@ mod tests {
         let root = &tree.nodes[tree.root.load(Relaxed) as usize];
         let left = root.left.swap(root.right.load(Relaxed), Relaxed);
         assert!(tree.check().unwrap_err().contains("out of order"));
-        root.left.store(NONE, Relaxed);
+        change(&root.left, NONE);
         assert!(tree.check().unwrap_err().contains("out of balance"));
-        root.left.store(left, Relaxed);
+        change(&root.left, left);
         assert_eq!(tree.check(), Ok(64));
         tree.nodes[0].left.store(63, Relaxed);
         tree.nodes[63].left.store(0, Relaxed);

@@ -1,6 +1,7 @@
 //! Locks of the catalogue that are called directly, as in a program that was changed by hand, on any platform.
 
 use crate::{Mutex, ReadWrite};
+use lockswap_locks::line::Line;
 use lockswap_locks::{Context, Preference, RawLock, RawRwLock};
 use lockswap_platform::Platform;
 use std::marker::PhantomData;
@@ -16,16 +17,17 @@ impl<P: Platform, L: RawLock<P>> Direct<P, L> {
     }
 }
 
-/// The contexts of one thread, which holds at most one lock at a time through them.
+/// The contexts of one thread, which holds at most one lock at a time through them; each on a line of its own, as in the
+/// preload library's pool.
 pub struct Contexts<C: Context> {
-    current: Box<C>,
+    current: Box<Line<C>>,
     /// Contexts of earlier acquisitions that another thread still looked at.
-    others: Vec<Box<C>>,
+    others: Vec<Box<Line<C>>>,
 }
 
 impl<C: Context> Contexts<C> {
     fn new() -> Self {
-        Self { current: Box::new(C::new()), others: Vec::new() }
+        Self { current: Box::new(Line(C::new())), others: Vec::new() }
     }
 
     #[inline]
@@ -42,7 +44,7 @@ impl<C: Context> Contexts<C> {
         let found = self.others.iter_mut().find(|context| context.is_reusable());
         match found {
             Some(reusable) => std::mem::swap(reusable, &mut self.current),
-            None => self.others.push(std::mem::replace(&mut self.current, Box::new(C::new()))),
+            None => self.others.push(std::mem::replace(&mut self.current, Box::new(Line(C::new())))),
         }
     }
 }
@@ -50,7 +52,7 @@ impl<C: Context> Contexts<C> {
 impl<C: Context> Drop for Contexts<C> {
     fn drop(&mut self) {
         // The next owner may still look at one that is not reusable.
-        let last = std::mem::replace(&mut self.current, Box::new(C::new()));
+        let last = std::mem::replace(&mut self.current, Box::new(Line(C::new())));
         for context in self.others.drain(..).chain([last]).filter(|context| !context.is_reusable()) {
             Box::leak(context);
         }

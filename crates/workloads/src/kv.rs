@@ -24,6 +24,8 @@ pub struct Config {
     pub keys: u64,
     /// Share of inserts and removes among the operations, percent.
     pub update_percent: u32,
+    /// Steps that the holder computes besides; for a simulated machine, which does not count instructions.
+    pub inside: u64,
     /// External work: steps that a thread computes between two operations, outside the lock ([`Platform::compute`]).
     pub external: u64,
     /// What is noted.
@@ -35,7 +37,7 @@ impl Config {
     /// operation does, so that a lock cannot win merely by letting one thread keep it; the paper has none.
     pub const fn new(threads: usize) -> Self {
         let timing = Timing::lasting(500_000_000);
-        Self { threads, timing, keys: 1024, update_percent: 20, external: 32, detail: Detail::Counts }
+        Self { threads, timing, keys: 1024, update_percent: 20, inside: 0, external: 32, detail: Detail::Counts }
     }
 }
 
@@ -67,7 +69,7 @@ pub fn run<P: Platform, M: Mutex>(config: &Config, crew: &dyn Crew, mutex: &M) -
         let mut random = Random::new(member.number);
         let mut tally = Tally { record: Record::new(member, classes.len()), inserted: 0, removed: 0 };
         // The operation itself is the same on every CPU; a slower one repeats the lookup.
-        let (lookups, external) = (member.paced(1), member.paced(config.external));
+        let (lookups, inside, external) = (member.paced(1), member.paced(config.inside), member.paced(config.external));
         loop {
             let seen = member.signal.phase();
             if seen == Phase::Stop {
@@ -87,6 +89,7 @@ pub fn run<P: Platform, M: Mutex>(config: &Config, crew: &dyn Crew, mutex: &M) -
                 for _ in 1..lookups {
                     std::hint::black_box(tree.get(key));
                 }
+                P::compute(inside);
             });
             P::compute(external);
         }

@@ -6,6 +6,7 @@ mod doctor;
 mod library;
 mod list;
 mod run;
+mod sim;
 mod slo;
 mod topo;
 
@@ -89,7 +90,7 @@ fn a_reader_that_goes_away_makes_no_panic() {
 #[test]
 fn every_help_page_has_an_example() {
     let place = Place::new();
-    for subcommand in ["run", "compare", "slo", "list", "doctor", "preload-path", "bench", "torture"] {
+    for subcommand in ["run", "compare", "slo", "list", "doctor", "preload-path", "bench", "sim", "torture"] {
         let help = text(&place.output(&[subcommand, "--help"]).stdout);
         assert!(help.contains("Example"), "{subcommand}: {help}");
     }

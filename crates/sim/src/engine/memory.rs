@@ -1,0 +1,555 @@
+//! Cache lines: who has a copy, who waits for one, and how long it takes to come.
+//!
+//! A line is exclusive to one core, or shared by several, or in memory. A request for a line that is on its way waits in
+//! the line's queue; when the line may go on, an arbiter chooses the next one. A value is read or written at the moment
+//! the request is served; the thread goes on when the line has arrived.
+//!
+//! A store that must wait is kept aside: the memory has its value at once, and other threads are shown the value before
+//! it until it has been served. So no store is ever late in the memory itself, which may be a thread's stack.
+
+use super::cores::CoreSet;
+use super::events::Kind;
+use super::{Engine, Load, Thread, NOBODY};
+use crate::machine::Ps;
+
+/// A request that waits for a line.
+#[derive(Clone, Copy)]
+pub struct Request {
+    pub thread: u32,
+    pub core: u32,
+    pub sort: Sort,
+    /// Void if the thread's token is another one by then.
+    token: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Sort {
+    /// The thread waits for a copy.
+    Read,
+    /// The thread watches the line and has lost its copy.
+    Reread,
+    /// The thread waits for the right to write.
+    Write,
+    /// From the store buffer: the thread itself does not wait.
+    Store,
+}
+
+/// A store that has not been served.
+pub struct Pending {
+    pub thread: u32,
+    pub address: usize,
+    pub value: u64,
+}
+
+pub struct Line {
+    /// The one core that may write.
+    pub owner: u32,
+    pub copies: CoreSet,
+    /// Clusters with a copy.
+    clusters: u64,
+    /// The node whose directory keeps the line.
+    home: u32,
+    pub busy_until: Ps,
+    /// The core that has been served last.
+    pub served: u32,
+    /// Changes when copies are invalidated or the content may have changed.
+    pub version: u32,
+    pub queue: Vec<Request>,
+    /// Whether the event is announced at which the queue goes on.
+    announced: bool,
+    pub watchers: Vec<(u32, u32)>,
+    pub pending: Vec<Pending>,
+    /// What addresses hold for others while stores to them are pending.
+    pub committed: Vec<(usize, u64)>,
+}
+
+impl Line {
+    pub fn new(home: u32) -> Self {
+        Line {
+            owner: NOBODY,
+            copies: CoreSet::default(),
+            clusters: 0,
+            home,
+            busy_until: 0,
+            served: NOBODY,
+            version: 0,
+            queue: Vec::new(),
+            announced: false,
+            watchers: Vec::new(),
+            pending: Vec::new(),
+            committed: Vec::new(),
+        }
+    }
+}
+
+/// The atomic integer at an address.
+#[derive(Clone, Copy)]
+pub struct Place {
+    pub address: usize,
+    pub bytes: u8,
+}
+
+impl Place {
+    pub fn read(self) -> u64 {
+        let pointer = std::ptr::with_exposed_provenance::<u8>(self.address);
+        // SAFETY: a `Word` of that size is there, and virtual threads run one at a time.
+        unsafe {
+            match self.bytes {
+                1 => u64::from(*pointer),
+                4 => u64::from(*pointer.cast::<u32>()),
+                _ => *pointer.cast::<u64>(),
+            }
+        }
+    }
+
+    pub fn write(self, value: u64) {
+        let pointer = std::ptr::with_exposed_provenance_mut::<u8>(self.address);
+        // SAFETY: as above.
+        unsafe {
+            match self.bytes {
+                1 => *pointer = value as u8,
+                4 => *pointer.cast::<u32>() = value as u32,
+                _ => *pointer.cast::<u64>() = value,
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// The line of `address`, numbered in the order of first touches.
+    pub fn line_of(&mut self, address: usize) -> usize {
+        let key = address >> 6;
+        let slot = &mut self.recent[key % super::RECENT];
+        if slot.0 == key {
+            return slot.1 as usize;
+        }
+        let found = match self.numbers.get(&key) {
+            Some(number) => *number,
+            None => {
+                let number = self.lines.len() as u32;
+                self.lines.push(Line::new(self.here().node));
+                self.numbers.insert(key, number);
+                number
+            }
+        };
+        self.recent[key % super::RECENT] = (key, found);
+        found as usize
+    }
+
+    /// What the current thread sees at `place`.
+    pub(super) fn value(&self, line: usize, place: Place) -> u64 {
+        let line = &self.lines[line];
+        if line.committed.is_empty() {
+            return place.read();
+        }
+        let own = line.pending.iter().rev().find(|p| p.thread == self.current && p.address == place.address);
+        if let Some(own) = own {
+            return own.value;
+        }
+        let committed = line.committed.iter().find(|(address, _)| *address == place.address);
+        committed.map_or_else(|| place.read(), |(_, value)| *value)
+    }
+
+    /// Writes what everybody sees at `place`.
+    pub(super) fn set_value(&mut self, line: usize, place: Place, value: u64) {
+        match self.lines[line].committed.iter_mut().find(|(address, _)| *address == place.address) {
+            Some((_, committed)) => *committed = value,
+            None => place.write(value),
+        }
+    }
+
+    /// A miss's latency as it is this time: no two are alike, and without that threads can fall into step for ever.
+    fn this_time(&mut self, latency: Ps) -> Ps {
+        let spread = (latency * self.machine.costs.jitter) >> 10;
+        latency - spread + self.random.below(2 * spread + 1)
+    }
+
+    /// Delays from directories and links that are busy, when a line goes from `supplier` to `requester`, nodes.
+    fn fabric(&mut self, home: u32, requester: u32, supplier: u32) -> Ps {
+        let mut delay = 0;
+        let costs = &self.machine.costs;
+        if requester != supplier || home != requester {
+            let free = &mut self.homes[home as usize];
+            delay += free.saturating_sub(self.now);
+            *free = self.now + delay + costs.home;
+        }
+        if requester != supplier {
+            let free =
+                &mut self.links[(requester.max(supplier) * self.machine.nodes + requester.min(supplier)) as usize];
+            delay += free.saturating_sub(self.now + delay);
+            *free = self.now + delay + costs.link;
+            if home != requester && home != supplier {
+                delay += costs.three_hops;
+            }
+        }
+        delay
+    }
+
+    /// The distance of the nearest cluster with a copy, and its node.
+    fn nearest_copy(&self, line: usize, cluster: u32) -> (Ps, u32) {
+        let mut clusters = self.lines[line].clusters;
+        if clusters & 1 << cluster != 0 {
+            return (self.machine.costs.shared_cache, self.machine.node_of_cluster[cluster as usize]);
+        }
+        let mut best = (Ps::MAX, 0);
+        while clusters != 0 {
+            let other = clusters.trailing_zeros();
+            clusters &= clusters - 1;
+            let distance = self.machine.cluster_distance(other, cluster);
+            if distance < best.0 {
+                best = (distance, self.machine.node_of_cluster[other as usize]);
+            }
+        }
+        best
+    }
+
+    /// Serves a read request of `core`, which has no copy, now. Returns when the line arrives.
+    pub(super) fn serve_read(&mut self, index: usize, core: u32) -> Ps {
+        self.misses += 1;
+        let cluster = self.machine.cluster_of_core[core as usize];
+        let node = self.machine.node_of_cluster[cluster as usize];
+        let (owner, home, in_memory) = {
+            let line = &self.lines[index];
+            (line.owner, line.home, line.clusters == 0)
+        };
+        let (latency, supplier) = if owner != NOBODY {
+            (self.machine.distance(owner, core), self.node_of_core(owner))
+        } else if in_memory {
+            (self.machine.costs.memory, home)
+        } else {
+            self.nearest_copy(index, cluster)
+        };
+        let latency = self.this_time(latency) + self.fabric(home, node, supplier);
+        let (hold, serve) = (self.machine.costs.hold, self.machine.costs.serve);
+        let line = &mut self.lines[index];
+        line.busy_until = self.now + if owner != NOBODY { latency + hold } else { serve };
+        if in_memory {
+            line.owner = core;
+        } else {
+            line.owner = NOBODY;
+        }
+        line.served = core;
+        line.copies.insert(core);
+        line.clusters |= 1 << cluster;
+        self.now + latency
+    }
+
+    /// Serves a write request of `core`, now: no other core keeps a copy. Returns when the line arrives.
+    pub(super) fn serve_write(&mut self, index: usize, core: u32) -> Ps {
+        self.misses += 1;
+        let cluster = self.machine.cluster_of_core[core as usize];
+        let node = self.machine.node_of_cluster[cluster as usize];
+        let costs = &self.machine.costs;
+        let line = &self.lines[index];
+        let home = line.home;
+        let (latency, supplier) = if line.owner != NOBODY {
+            (self.machine.distance(line.owner, core), self.node_of_core(line.owner))
+        } else if line.clusters == 0 {
+            (costs.memory, home)
+        } else {
+            // The farthest copy must be gone.
+            let others = line.copies.len() - u32::from(line.copies.contains(core));
+            let mut clusters = line.clusters;
+            let mut farthest = (costs.shared_cache, node);
+            while clusters != 0 {
+                let other = clusters.trailing_zeros();
+                clusters &= clusters - 1;
+                // A copy next to it counts only if it is another core's.
+                let distance =
+                    if other == cluster && others == 0 { 0 } else { self.machine.cluster_distance(other, cluster) };
+                if distance > farthest.0 {
+                    farthest = (distance, self.machine.node_of_cluster[other as usize]);
+                }
+            }
+            (farthest.0 + costs.invalidate * Ps::from(others.saturating_sub(1)), farthest.1)
+        };
+        let latency = self.this_time(latency) + self.fabric(home, node, supplier);
+        let hold = self.machine.costs.hold;
+        let line = &mut self.lines[index];
+        line.busy_until = self.now + latency + hold;
+        line.owner = core;
+        line.served = core;
+        line.copies = CoreSet::only(core);
+        line.clusters = 1 << cluster;
+        line.version = line.version.wrapping_add(1);
+        self.now + latency
+    }
+
+    /// Tells those who watch a line that it has changed hands or content; the new state is there at `at`.
+    pub(super) fn notify(&mut self, index: usize, at: Ps) {
+        if self.lines[index].watchers.is_empty() {
+            return;
+        }
+        let mut watchers = std::mem::take(&mut self.lines[index].watchers);
+        let pause = self.machine.costs.pause;
+        for (number, token) in watchers.drain(..) {
+            let thread = &self.threads[number as usize];
+            if thread.token != token {
+                continue;
+            }
+            if thread.is_reader() {
+                // All it will do is read this line again.
+                let request = Request { thread: number, core: thread.core, sort: Sort::Reread, token };
+                let queue = &mut self.lines[index].queue;
+                queue.push(request);
+                // It looks once per pause: whoever comes first is chance.
+                let other = self.random.below(queue.len() as u64) as usize;
+                let last = queue.len() - 1;
+                if queue[other].sort == Sort::Reread {
+                    queue.swap(other, last);
+                }
+            } else {
+                let at = at.max(thread.not_before) + self.random.below(pause);
+                self.wake_watcher(number, at);
+            }
+        }
+        self.lines[index].watchers = watchers;
+        self.announce_line(index);
+    }
+
+    pub(super) fn is_free(&self, index: usize) -> bool {
+        let line = &self.lines[index];
+        line.busy_until <= self.now && line.queue.is_empty()
+    }
+
+    /// Whether a store of `core` can be served: the line is free, or on its way to that very core.
+    pub(super) fn is_free_for(&self, index: usize, core: u32) -> bool {
+        let line = &self.lines[index];
+        line.queue.is_empty() && (line.busy_until <= self.now || line.served == core)
+    }
+
+    /// Puts a request of a thread into the queue of a line.
+    pub(super) fn enqueue(&mut self, index: usize, thread: u32, sort: Sort) {
+        let Thread { core, token, .. } = self.threads[thread as usize];
+        self.lines[index].queue.push(Request { thread, core, sort, token });
+        self.announce_line(index);
+    }
+
+    /// If requests wait for a line, the next one is served when the line is free.
+    pub(super) fn announce_line(&mut self, index: usize) {
+        let line = &mut self.lines[index];
+        if !line.announced && !line.queue.is_empty() {
+            line.announced = true;
+            let at = line.busy_until.max(self.now);
+            self.events.push(at, Kind::Line, index as u32, 0);
+        }
+    }
+
+    /// Chooses who is served next.
+    fn arbitrate(&mut self, index: usize) -> Request {
+        let line = &self.lines[index];
+        let mut chosen = 0;
+        if line.queue.len() > 1 {
+            let favours = self.machine.kinds.len() > 1;
+            let holder = line.owner;
+            if favours && self.random.chance(self.strongest_favour) {
+                let favour = |r: &Request| self.machine.kinds[self.kind_of_core[r.core as usize] as usize].favour;
+                let best = self.lines[index].queue.iter().map(favour).max().unwrap_or(0);
+                chosen = self.lines[index].queue.iter().position(|r| favour(r) == best).unwrap_or(0);
+            } else if holder != NOBODY && self.random.chance(self.machine.costs.near) {
+                let queue = &self.lines[index].queue;
+                let distance = |r: &Request| self.machine.distance(holder, r.core);
+                let nearest = queue.iter().map(distance).min().unwrap_or(0);
+                chosen = queue.iter().position(|r| distance(r) == nearest).unwrap_or(0);
+            }
+        }
+        self.lines[index].queue.remove(chosen)
+    }
+
+    /// A line may go on: serves one request, or several reads. Returns the thread that serves itself, if any.
+    pub fn line_is_free(&mut self, index: usize) -> Option<u32> {
+        self.lines[index].announced = false;
+        if self.lines[index].queue.is_empty() {
+            return None;
+        }
+        if self.lines[index].busy_until > self.now {
+            self.announce_line(index);
+            return None;
+        }
+        let request = self.arbitrate(index);
+        let mut itself = None;
+        match request.sort {
+            // It announces the line again.
+            Sort::Write => itself = Some(request.thread),
+            Sort::Store => {
+                self.commit_first_store(request.thread);
+                self.drain(request.thread);
+            }
+            Sort::Read | Sort::Reread => {
+                let now = self.now;
+                self.answer_reader(index, request);
+                // Reads follow each other up to the next write.
+                let queue = &self.lines[index].queue;
+                let reads = queue.iter().take_while(|r| matches!(r.sort, Sort::Read | Sort::Reread)).count();
+                let readers: Vec<Request> = self.lines[index].queue.drain(..reads).collect();
+                for request in readers {
+                    self.now = self.lines[index].busy_until.max(self.now);
+                    self.answer_reader(index, request);
+                }
+                self.now = now;
+            }
+        }
+        if itself.is_none() {
+            self.announce_line(index);
+        }
+        itself
+    }
+
+    /// Serves a read request from the queue.
+    fn answer_reader(&mut self, index: usize, request: Request) {
+        if self.threads[request.thread as usize].token != request.token {
+            return;
+        }
+        let has_copy = self.lines[index].copies.contains(request.core);
+        let done = if has_copy { self.now } else { self.serve_read(index, request.core) };
+        if request.sort == Sort::Reread {
+            let done = done.max(self.threads[request.thread as usize].not_before);
+            self.wake_watcher(request.thread, done);
+        } else {
+            self.wake(request.thread, done);
+        }
+    }
+
+    /// Serves the oldest store in the buffer of `thread`: its line is free.
+    fn commit_first_store(&mut self, thread: u32) {
+        let Some((index, place)) = self.threads[thread as usize].stores.pop_front() else { return };
+        let line = &mut self.lines[index as usize];
+        let found = line.pending.iter().position(|p| p.thread == thread && p.address == place.address);
+        let Some(position) = found else { return };
+        let value = line.pending.remove(position).value;
+        if line.pending.iter().any(|p| p.address == place.address) {
+            self.set_value(index as usize, place, value);
+        } else {
+            line.committed.retain(|(address, _)| *address != place.address);
+            // The memory has it, unless two threads stored to the same place at once.
+            if place.read() != value {
+                place.write(value);
+            }
+        }
+        self.complete_store(index as usize, thread);
+    }
+
+    /// Gives a free line to the core of `thread`, whose store has been served.
+    pub(super) fn complete_store(&mut self, index: usize, thread: u32) {
+        let core = self.threads[thread as usize].core;
+        let done = if self.lines[index].owner == core {
+            self.lines[index].version = self.lines[index].version.wrapping_add(1);
+            self.now.max(self.lines[index].busy_until)
+        } else {
+            let now = self.now;
+            self.now = now.max(self.lines[index].busy_until);
+            let done = self.serve_write(index, core);
+            self.now = now;
+            done
+        };
+        // Stores become visible in program order.
+        let thread = &mut self.threads[thread as usize];
+        let done = done.max(thread.last_commit);
+        thread.last_commit = done;
+        let line = &mut self.lines[index];
+        line.busy_until = line.busy_until.max(done);
+        self.notify(index, done);
+    }
+
+    /// Serves stores of `thread` as long as their lines are free.
+    pub(super) fn drain(&mut self, thread: u32) {
+        while let Some((index, _)) = self.threads[thread as usize].stores.front().copied() {
+            let core = self.threads[thread as usize].core;
+            if self.lines[index as usize].owner != core && !self.is_free_for(index as usize, core) {
+                self.enqueue(index as usize, thread, Sort::Store);
+                return;
+            }
+            self.commit_first_store(thread);
+        }
+        let thread_ = &self.threads[thread as usize];
+        if thread_.draining {
+            let at = thread_.last_commit.max(self.now);
+            self.threads[thread as usize].draining = false;
+            self.wake(thread, at);
+        }
+    }
+
+    /// Notes that the condition under evaluation depends on a line.
+    pub(super) fn note(&mut self, index: usize) {
+        let thread = &mut self.threads[self.current as usize];
+        if thread.in_condition && !thread.watched.iter().any(|(line, _)| *line == index as u32) {
+            thread.watched.push((index as u32, self.lines[index].version));
+        }
+    }
+
+    pub(super) fn value_for_others(&self, index: usize, place: Place) -> u64 {
+        let committed = self.lines[index].committed.iter().find(|(address, _)| *address == place.address);
+        committed.map_or_else(|| place.read(), |(_, value)| *value)
+    }
+
+    /// Makes the current thread a watcher of what its condition depends on; no if that has changed already.
+    pub fn watch(&mut self) -> bool {
+        let me = self.current as usize;
+        let token = self.threads[me].token;
+        let fresh = |engine: &Self, (line, version): &(u32, u32)| engine.lines[*line as usize].version == *version;
+        if !self.threads[me].watched.iter().all(|watched| fresh(self, watched)) {
+            return false;
+        }
+        let watched = std::mem::take(&mut self.threads[me].watched);
+        let most = 2 * self.threads.len() + 16;
+        for (line, _) in &watched {
+            let watchers = &mut self.lines[*line as usize].watchers;
+            if watchers.len() > most {
+                watchers.retain(|(thread, token)| self.threads[*thread as usize].token == *token);
+            }
+            watchers.push((me as u32, token));
+        }
+        self.threads[me].watched = watched;
+        true
+    }
+
+    /// The watched lines of a thread, for reports.
+    pub fn lines_watched(&self, thread: usize) -> Vec<u32> {
+        self.threads[thread].watched.iter().map(|(line, _)| *line).collect()
+    }
+
+    /// A cost of the own cache, on the current CPU.
+    #[inline]
+    pub fn access(&self, cost: Ps) -> Ps {
+        let here = self.here();
+        self.beside_sibling(here.core, (cost * self.machine.kinds[here.kind as usize].access) >> 10)
+    }
+
+    /// A cost of computing, on the current CPU.
+    pub fn compute(&self, cost: Ps) -> Ps {
+        let here = self.here();
+        self.beside_sibling(here.core, (cost * self.machine.kinds[here.kind as usize].compute) >> 10)
+    }
+
+    #[inline]
+    fn beside_sibling(&self, core: u32, cost: Ps) -> Ps {
+        if !self.machine.has_siblings {
+            return cost;
+        }
+        let (busy, spinning) = self.loads[core as usize];
+        let costs = &self.machine.costs;
+        if busy > 1 {
+            (cost * costs.sibling_busy) >> 10
+        } else if spinning > 0 {
+            (cost * costs.sibling_spinning) >> 10
+        } else {
+            cost
+        }
+    }
+
+    /// Changes what counts as the load of a thread on its core.
+    pub fn set_load(&mut self, thread: usize, load: Load) {
+        let before = std::mem::replace(&mut self.threads[thread].load, load);
+        let core = &mut self.loads[self.threads[thread].core as usize];
+        match before {
+            Load::None => {}
+            Load::Busy => core.0 -= 1,
+            Load::Spinning => core.1 -= 1,
+        }
+        match load {
+            Load::None => {}
+            Load::Busy => core.0 += 1,
+            Load::Spinning => core.1 += 1,
+        }
+    }
+}

@@ -1,0 +1,551 @@
+//! The engine: virtual threads are coroutines on one thread of the host, under strict virtual time.
+//!
+//! A thread runs ahead of the others only as long as nothing else happens before: every access to shared memory first
+//! lets all earlier events happen. So a run depends on the machine, the program and the seed alone.
+
+pub mod access;
+pub mod cores;
+mod events;
+pub mod memory;
+mod random;
+pub mod schedule;
+
+use crate::machine::{Cpu, Machine, Ps};
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+use events::{Events, Kind};
+use memory::{Line, Place};
+use random::Random;
+use rustc_hash::FxHashMap;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::panic::Location;
+
+/// Virtual threads get this much stack, bytes.
+const STACK_BYTES: usize = 64 * 1024;
+/// No core, CPU or thread.
+pub const NOBODY: u32 = u32::MAX;
+/// Operations after the last alarm: a thread ends after a few, and it may have to wait for thousands of others.
+const GRACE: u64 = 30_000_000;
+/// The beginning and the end of the measurement.
+const ALARMS: usize = 2;
+/// Lines between two misses of a stream.
+const LONGEST_STRIDE: usize = 4;
+/// Lines whose numbers are found without hashing.
+const RECENT: usize = 1024;
+
+/// What a thread is about, for reports and preemptions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// Computes, or waits for an event of its own.
+    Running,
+    /// Waits for a line or for its stores.
+    Missing,
+    /// Waits until a line that its condition has read changes.
+    Watching,
+    /// Sleeps until it is woken by address.
+    Parked(usize),
+    /// Sleeps for a time.
+    Sleeping,
+    Done,
+}
+
+/// What a thread is to the other hardware threads of its core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    None,
+    Busy,
+    Spinning,
+}
+
+pub struct Thread {
+    pub doing: Doing,
+    pub cpu: u32,
+    pub core: u32,
+    /// Whether it has its CPU.
+    on_cpu: bool,
+    /// Changes whenever the thread goes on, which voids its events and watches.
+    pub token: u32,
+    /// When its own event comes.
+    event_at: Option<Ps>,
+    /// A watcher's own time: it sees nothing before.
+    pub not_before: Ps,
+    /// What was left to compute when it lost its CPU.
+    remaining: Option<Ps>,
+    /// It may go on when it gets a CPU.
+    ready: bool,
+    pub load: Load,
+    /// Stores that have not been served, oldest first.
+    pub stores: VecDeque<(u32, Place)>,
+    /// When the last store that has been served is visible.
+    pub last_commit: Ps,
+    /// Waits until its stores have been served.
+    pub draining: bool,
+    pub in_condition: bool,
+    /// The condition under evaluation has written.
+    pub wrote: bool,
+    pub watched: Vec<(u32, u32)>,
+    timed_out: bool,
+    /// The line of the last miss, and its distance from the one before.
+    last_miss: (usize, isize),
+    place: Option<&'static Location<'static>>,
+    yielder: *const Yielder<(), ()>,
+    /// When its current wait began to spin.
+    pub patience: Patience,
+}
+
+/// How far a spinning wait has gone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Patience {
+    since: Ps,
+    nap: Ps,
+}
+
+pub struct Engine {
+    pub machine: Machine,
+    pub now: Ps,
+    pub current: u32,
+    pub threads: Vec<Thread>,
+    events: Events,
+    random: Random,
+    pub lines: Vec<Line>,
+    numbers: FxHashMap<usize, u32>,
+    recent: Box<[(usize, u32); RECENT]>,
+    homes: Vec<Ps>,
+    links: Vec<Ps>,
+    /// Busy and spinning threads of each core.
+    loads: Vec<(u32, u32)>,
+    kind_of_core: Vec<u32>,
+    strongest_favour: u32,
+    cpus: Vec<schedule::CpuState>,
+    queued: usize,
+    sleepers: FxHashMap<usize, VecDeque<u32>>,
+    limit: Ps,
+    /// Operations after which there must be an end.
+    most_operations: u64,
+    pub operations: u64,
+    pub misses: u64,
+}
+
+/// How a run ended, if not well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stuck {
+    /// Nothing will ever happen again; what each thread waits for.
+    Deadlock(Vec<String>),
+    /// The limit of virtual time was reached; what each thread does.
+    Late(Vec<String>),
+    /// So many memory operations after the end of the measurement that no thread can be on its way; what each does.
+    Livelock(Vec<String>),
+}
+
+/// What a run took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Memory operations.
+    pub operations: u64,
+    /// Those that needed a line from elsewhere.
+    pub misses: u64,
+    /// Virtual time at the end, ps.
+    pub end: Ps,
+}
+
+thread_local! {
+    static ENGINE: Cell<*mut Engine> = const { Cell::new(std::ptr::null_mut()) };
+    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The engine of the simulation that runs on this thread of the host.
+#[inline]
+fn engine() -> &'static mut Engine {
+    // SAFETY: set for the time of one run; virtual threads run one at a time on this thread, and no reference is kept
+    // across a switch.
+    unsafe { ENGINE.get().as_mut() }.expect("a lock of the simulated machine waits only inside a simulation")
+}
+
+/// Whether a virtual thread runs.
+#[inline]
+pub fn is_running() -> bool {
+    !ENGINE.get().is_null()
+}
+
+impl Engine {
+    fn new(machine: Machine, seed: u64, limit: Ps) -> Self {
+        let mut kind_of_core = vec![0; machine.cores as usize];
+        for cpu in &machine.cpus {
+            kind_of_core[cpu.core as usize] = cpu.kind;
+        }
+        Engine {
+            now: 0,
+            current: NOBODY,
+            threads: Vec::new(),
+            events: Events::new(),
+            random: Random::new(seed),
+            lines: Vec::new(),
+            numbers: FxHashMap::default(),
+            recent: Box::new([(usize::MAX, 0); RECENT]),
+            homes: vec![0; machine.nodes as usize],
+            links: vec![0; (machine.nodes * machine.nodes) as usize],
+            loads: vec![(0, 0); machine.cores as usize],
+            kind_of_core,
+            strongest_favour: machine.kinds.iter().map(|kind| kind.favour.unsigned_abs()).max().unwrap_or(0),
+            cpus: machine.cpus.iter().map(|_| schedule::CpuState::default()).collect(),
+            queued: 0,
+            sleepers: FxHashMap::default(),
+            limit,
+            most_operations: u64::MAX,
+            operations: 0,
+            misses: 0,
+            machine,
+        }
+    }
+
+    /// The CPU of the current thread.
+    #[inline]
+    pub fn here(&self) -> Cpu {
+        self.machine.cpus[self.threads[self.current as usize].cpu as usize]
+    }
+
+    #[inline]
+    pub fn core(&self) -> u32 {
+        self.threads[self.current as usize].core
+    }
+
+    pub fn node_of_core(&self, core: u32) -> u32 {
+        self.machine.node_of_cluster[self.machine.cluster_of_core[core as usize] as usize]
+    }
+
+    #[inline]
+    pub fn me(&mut self) -> &mut Thread {
+        &mut self.threads[self.current as usize]
+    }
+
+    /// If the current thread's miss since `before` was part of a stream, most of it had passed before.
+    fn shorten(&mut self, before: Ps, stream: bool) {
+        if stream {
+            self.now = before + (((self.now - before) * self.machine.costs.stream) >> 10);
+        }
+    }
+
+    /// Lets a thread that waits go on at `at`, or as soon as it has a CPU.
+    fn wake(&mut self, thread: u32, at: Ps) {
+        let state = &mut self.threads[thread as usize];
+        if state.on_cpu {
+            state.event_at = Some(at);
+            self.events.push(at, Kind::Thread, thread, state.token);
+        } else {
+            state.ready = true;
+        }
+    }
+
+    /// The same for a thread that watches lines: it watches no longer.
+    fn wake_watcher(&mut self, thread: u32, at: Ps) {
+        let state = &mut self.threads[thread as usize];
+        state.token = state.token.wrapping_add(1);
+        state.doing = Doing::Running;
+        if state.load == Load::Spinning {
+            self.set_load(thread as usize, Load::Busy);
+        }
+        self.wake(thread, at);
+    }
+
+    fn report(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (number, thread) in self.threads.iter().enumerate() {
+            let at = thread.place.map(|place| format!(" at {}:{}", place.file(), place.line())).unwrap_or_default();
+            let what = match thread.doing {
+                Doing::Done => continue,
+                Doing::Running if !thread.on_cpu => "waits for a CPU".to_owned(),
+                Doing::Running => "runs".to_owned(),
+                Doing::Missing => "waits for a cache line".to_owned(),
+                Doing::Watching => format!("watches cache lines {:?}{at}", self.lines_watched(number)),
+                Doing::Parked(_) => format!("is parked{at}"),
+                Doing::Sleeping => format!("sleeps{at}"),
+            };
+            lines.push(format!("thread {number} on CPU {} {what}", thread.cpu));
+        }
+        lines
+    }
+}
+
+/// Leaves the current thread until it is resumed.
+fn leave() {
+    let engine = engine();
+    let yielder = engine.me().yielder;
+    // SAFETY: the yielder of the running coroutine lives on its stack.
+    unsafe { (*yielder).suspend(()) };
+}
+
+/// Lets everything happen that comes before the current thread's time, and waits for a CPU if it has none.
+#[inline]
+fn settle() {
+    loop {
+        let engine = engine();
+        let on_cpu = engine.me().on_cpu;
+        if on_cpu && engine.events.next_at >= engine.now {
+            return;
+        }
+        let (now, current) = (engine.now, engine.current);
+        engine.wake(current, now);
+        leave();
+    }
+}
+
+/// Lets `time` pass on the current CPU.
+fn pass(time: Ps) {
+    let engine = engine();
+    engine.now += time;
+    settle();
+}
+
+/// Keeps the CPU for `time`, however fast it is.
+pub fn keep_busy(time: Ps) {
+    pass(time);
+}
+
+/// Computes what takes `time` at speed 1.
+pub fn compute(time: Ps) {
+    let engine = engine();
+    let time = engine.compute(time);
+    pass(time);
+}
+
+/// Time that a look at the clock takes: next to nothing, so that measuring disturbs nothing, and yet polling ends.
+const LOOK: Ps = 100;
+
+/// The virtual time, ps.
+pub fn now() -> Ps {
+    if !is_running() {
+        return 0;
+    }
+    let engine = engine();
+    engine.now += LOOK;
+    engine.now
+}
+
+/// Where the current thread runs.
+pub fn cpu() -> (u32, Cpu) {
+    let engine = engine();
+    (engine.me().cpu, engine.here())
+}
+
+/// The machine.
+pub fn machine() -> &'static Machine {
+    &engine().machine
+}
+
+/// The number of the current virtual thread.
+pub fn current() -> u32 {
+    engine().current
+}
+
+/// A random number below `n`.
+pub fn choose(n: u32) -> u32 {
+    engine().random.below(u64::from(n)) as u32
+}
+
+/// The number of the line of `address`, in the order of first touches.
+pub fn line_number(address: usize) -> usize {
+    engine().line_of(address)
+}
+
+/// Starts the evaluation of a condition.
+pub fn begin_condition() {
+    let thread = engine().me();
+    thread.watched.clear();
+    thread.in_condition = true;
+    thread.wrote = false;
+}
+
+/// Ends the evaluation of a condition.
+pub fn end_condition() {
+    engine().me().in_condition = false;
+}
+
+/// Starts a wait: its patience is new.
+pub fn begin_wait(place: &'static Location<'static>) {
+    let engine = engine();
+    let now = engine.now;
+    let thread = engine.me();
+    thread.place = Some(place);
+    thread.patience = Patience { since: now, nap: 0 };
+}
+
+/// Waits after a condition did not hold, until it may hold or `until` has come.
+pub fn wait_for_change(until: Option<Ps>) {
+    end_condition();
+    let mut until = until;
+    if engine().machine.costs.patience {
+        settle();
+        match schedule::patience(until) {
+            Some(stage_ends) => until = Some(until.map_or(stage_ends, |until| until.min(stage_ends))),
+            None => return,
+        }
+    }
+    watch_until(until);
+}
+
+/// The virtual time, ps, without looking at a clock.
+pub fn time() -> Ps {
+    engine().now
+}
+
+/// Watches what the condition has read, until that changes or `until` has come.
+pub fn watch_until(until: Option<Ps>) {
+    end_condition();
+    let engine = engine();
+    let wrote = engine.me().wrote;
+    // A condition that writes takes the line again and again; only while nobody else has it does that change nothing.
+    let still_there = !wrote || engine.owns_watched();
+    if !still_there || !engine.watch() {
+        let pause = engine.access(engine.machine.costs.pause);
+        pass(pause);
+        return;
+    }
+    let (current, now) = (engine.current, engine.now);
+    let thread = engine.me();
+    thread.doing = Doing::Watching;
+    thread.not_before = now;
+    let (token, on_cpu) = (thread.token, thread.on_cpu);
+    if on_cpu {
+        engine.set_load(current as usize, Load::Spinning);
+    }
+    if let Some(until) = until {
+        let at = until.max(engine.now);
+        engine.events.push(at, Kind::Thread, current, token);
+    }
+    leave();
+    let engine = self::engine();
+    if engine.me().doing == Doing::Watching {
+        // The time is over.
+        let current = engine.current as usize;
+        engine.threads[current].doing = Doing::Running;
+        engine.set_load(current, Load::Busy);
+    }
+}
+
+impl Thread {
+    /// Whether a miss on a line goes on with a stream that a prefetcher has noticed: a third one at the same distance, which
+    /// is that of the lines' numbers, because addresses differ from host to host.
+    fn streams(&mut self, line: usize) -> bool {
+        let distance = line.wrapping_sub(self.last_miss.0) as isize;
+        let goes_on = distance == self.last_miss.1 && (1..=LONGEST_STRIDE).contains(&distance.unsigned_abs());
+        self.last_miss = (line, distance);
+        goes_on
+    }
+
+    /// Whether it watches one line, which it only reads, and has a CPU.
+    fn is_reader(&self) -> bool {
+        self.on_cpu && self.watched.len() == 1 && !self.wrote
+    }
+}
+
+impl Engine {
+    fn owns_watched(&self) -> bool {
+        let me = &self.threads[self.current as usize];
+        me.watched.iter().all(|(line, _)| self.lines[*line as usize].owner == me.core)
+    }
+}
+
+type Virtual = Coroutine<(), (), (), DefaultStack>;
+
+fn take_stack() -> DefaultStack {
+    STACKS
+        .with_borrow_mut(Vec::pop)
+        .unwrap_or_else(|| DefaultStack::new(STACK_BYTES).expect("memory for a coroutine's stack"))
+}
+
+fn recycle(mut coroutine: Virtual) {
+    if !coroutine.done() {
+        // SAFETY: what such a thread leaks is bounded by one run.
+        unsafe { coroutine.force_reset() };
+    }
+    STACKS.with_borrow_mut(|stacks| stacks.push(coroutine.into_stack()));
+}
+
+/// Runs the bodies as virtual threads of `machine`, the i-th one where the machine places it; returns when all have
+/// ended, or when no progress is possible, or at `limit`. `alarm` is called at each of the times `alarms`.
+pub fn run<'a>(
+    machine: &Machine,
+    seed: u64,
+    (alarms, limit): ([Ps; ALARMS], Ps),
+    alarm: &dyn Fn(),
+    bodies: Vec<Box<dyn FnOnce() + 'a>>,
+) -> Result<Totals, Stuck> {
+    assert!(!is_running(), "a simulation inside a simulation");
+    let mut engine = Box::new(Engine::new(machine.clone(), seed, limit));
+    let mut coroutines = Vec::new();
+    for (number, body) in bodies.into_iter().enumerate() {
+        // SAFETY: the coroutine ends, or is reset without running any more, before this function returns.
+        let body: Box<dyn FnOnce() + 'static> = unsafe { std::mem::transmute(body) };
+        engine.add_thread(number);
+        coroutines.push(Some(Coroutine::with_stack(take_stack(), move |yielder: &Yielder<(), ()>, ()| {
+            self::engine().me().yielder = yielder;
+            body();
+        })));
+    }
+    for at in alarms {
+        engine.events.push(at, Kind::Alarm, NOBODY, 0);
+    }
+    ENGINE.set(&raw mut *engine);
+    let outcome = resume_all(&mut coroutines, alarm);
+    ENGINE.set(std::ptr::null_mut());
+    for coroutine in coroutines.iter_mut().filter_map(Option::take) {
+        recycle(coroutine);
+    }
+    outcome.map(|()| Totals { operations: engine.operations, misses: engine.misses, end: engine.now })
+}
+
+fn resume_all(coroutines: &mut [Option<Virtual>], alarm: &dyn Fn()) -> Result<(), Stuck> {
+    let mut left = coroutines.len();
+    let mut alarms_left = ALARMS;
+    while left > 0 {
+        let engine = engine();
+        let Some(event) = engine.events.pop() else { return Err(Stuck::Deadlock(engine.report())) };
+        engine.now = event.at;
+        if engine.now > engine.limit {
+            return Err(Stuck::Late(engine.report()));
+        }
+        if engine.operations > engine.most_operations {
+            return Err(Stuck::Livelock(engine.report()));
+        }
+        let next = match event.kind {
+            Kind::Thread => engine.goes_on(event.id, event.token),
+            Kind::Line => engine.line_is_free(event.id as usize),
+            Kind::Cpu => {
+                engine.slice_ends(event.id, event.token);
+                None
+            }
+            Kind::Wake => {
+                engine.wakes_up(event.id, event.token);
+                None
+            }
+            Kind::Alarm => {
+                alarm();
+                alarms_left -= 1;
+                if alarms_left == 0 {
+                    engine.most_operations = engine.operations + GRACE;
+                }
+                None
+            }
+        };
+        let Some(thread) = next else { continue };
+        engine.current = thread;
+        let state = engine.me();
+        state.token = state.token.wrapping_add(1);
+        state.event_at = None;
+        if state.doing == Doing::Missing {
+            state.doing = Doing::Running;
+        }
+        let Some(coroutine) = coroutines[thread as usize].as_mut() else {
+            unreachable!("a thread that has ended does not go on")
+        };
+        if let CoroutineResult::Return(()) = coroutine.resume(()) {
+            self::engine().ends(thread);
+            left -= 1;
+            if let Some(done) = coroutines[thread as usize].take() {
+                recycle(done);
+            }
+        }
+    }
+    Ok(())
+}

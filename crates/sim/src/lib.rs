@@ -1,0 +1,18 @@
+//! The simulated machine: locks run on hardware that is only described, in virtual time.
+//!
+//! [`Sim`] implements [`lockswap_platform::Platform`], so that the shipped source of a lock runs unchanged. A [`Machine`]
+//! is read from a TOML file; a [`Job`] runs a workload of `lockswap-workloads` on it. `docs/simulator.md` says what the
+//! model knows and what it does not.
+
+mod crew;
+mod engine;
+mod epochs;
+mod job;
+mod machine;
+mod platform;
+
+pub use crew::{attempt, Simulated};
+pub use engine::{Stuck, Totals};
+pub use job::{cpu_time, Failure, Finished, Job, Workload};
+pub use machine::{Invalid, Machine, Ps};
+pub use platform::Sim;

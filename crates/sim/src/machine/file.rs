@@ -1,0 +1,210 @@
+//! What a machine file says: TOML, in nanoseconds. `docs/simulator.md` describes every key.
+
+use serde::Deserialize;
+
+/// A machine file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    /// One line for people.
+    pub title: String,
+    pub topology: Topology,
+    #[serde(rename = "kind")]
+    pub kinds: Vec<Kind>,
+    pub latency: Latency,
+    pub core: Core,
+    pub fabric: Fabric,
+    pub scheduler: Scheduler,
+}
+
+/// How the CPUs are arranged. All nodes are alike.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Topology {
+    /// Logical CPUs of the machine: must be what the other numbers amount to.
+    pub cpus: u32,
+    pub sockets: u32,
+    #[serde(default = "one")]
+    pub nodes_per_socket: u32,
+    /// The clusters of one node: the kind of their cores, and how many.
+    pub clusters: Vec<Cluster>,
+    /// Which cores share a last-level cache.
+    #[serde(default)]
+    pub llc: Llc,
+    #[serde(default)]
+    pub numbering: Numbering,
+    #[serde(default)]
+    pub placement: Placement,
+    /// Core numbers in the order of the route through them; in ascending order if left out.
+    #[serde(default)]
+    pub route: Vec<u32>,
+}
+
+/// Cores next to each other.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cluster {
+    /// Index into the kinds.
+    pub kind: String,
+    pub cores: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Llc {
+    /// Those of a cluster.
+    #[default]
+    Cluster,
+    /// Those of a node.
+    Node,
+}
+
+/// How logical CPUs are numbered.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Numbering {
+    /// First one CPU of each core, then the siblings.
+    #[default]
+    CoresFirst,
+    /// Siblings are neighbours.
+    SiblingsAdjacent,
+}
+
+/// On which CPU thread number i starts.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// CPU i.
+    #[default]
+    Ascending,
+    /// Sockets in turn, cores of their own first: what an idle Linux does.
+    Spread,
+}
+
+/// A sort of core.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kind {
+    pub name: String,
+    /// Of the fastest kind.
+    #[serde(default = "one_f")]
+    pub speed: f64,
+    /// Speed of its memory accesses that hit and of its read-modify-writes; `speed` if left out.
+    pub access_speed: Option<f64>,
+    #[serde(default = "one")]
+    pub threads: u32,
+    #[serde(default)]
+    pub little: bool,
+    /// Extra share of the races for a contended line that its cores win, -1 to 1.
+    #[serde(default)]
+    pub favour: f64,
+}
+
+/// Nanoseconds that a modified line takes from one core to another.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Latency {
+    /// Between the hardware threads of a core.
+    pub sibling: f64,
+    /// Within a cluster, by kind.
+    pub cluster: std::collections::BTreeMap<String, f64>,
+    /// Within a node.
+    pub node: Option<f64>,
+    /// Within a socket.
+    pub socket: Option<f64>,
+    /// Between sockets.
+    pub remote: Option<f64>,
+    /// Between nodes, node by node, instead of `socket` and `remote`. The diagonal is not used.
+    pub nodes: Option<Vec<Vec<f64>>>,
+    /// A clean line from the cluster's shared cache.
+    pub shared_cache: f64,
+    /// From memory.
+    pub memory: f64,
+}
+
+/// What a core does by itself, ns at speed 1.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Core {
+    /// One clock cycle.
+    pub cycle: f64,
+    /// A load or store that hits the own cache, with the instructions around it.
+    pub hit: f64,
+    /// A read-modify-write that hits.
+    pub rmw: f64,
+    /// One pause instruction.
+    pub pause: f64,
+    /// Stores that may wait in the store buffer.
+    pub store_buffer: u32,
+    /// The share of a miss's latency that is left where a stream of neighbouring lines is prefetched, 0 to 1.
+    pub stream: f64,
+    /// How many times slower a hardware thread is beside a busy sibling.
+    #[serde(default = "one_f")]
+    pub sibling_busy: f64,
+    /// The same beside a sibling that spins.
+    #[serde(default = "one_f")]
+    pub sibling_spinning: f64,
+}
+
+/// What lies between the cores, ns.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fabric {
+    /// A core keeps a line at least this long once it has it.
+    pub hold: f64,
+    /// A clean line serves the next reader after this time.
+    pub serve: f64,
+    /// To invalidate one more sharer.
+    pub invalidate: f64,
+    /// A request keeps the home directory of its line this busy.
+    pub home: f64,
+    /// A line keeps the link between two nodes this busy.
+    pub link: f64,
+    /// Added where requester, supplier and home are three nodes.
+    pub three_hops: f64,
+    /// How much the latencies of misses vary: this share of them more or less, by chance.
+    #[serde(default = "usual_jitter")]
+    pub jitter: f64,
+    /// The share of the races for a contended line that the nearest core wins; the others are first come, first served.
+    pub near: f64,
+}
+
+/// What the operating system does.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scheduler {
+    /// A thread's time on a CPU that others wait for, ns.
+    pub slice: f64,
+    /// A woken thread preempts one that has run this long, ns.
+    pub wakeup_granularity: f64,
+    /// One context switch, ns.
+    pub switch: f64,
+    /// `sched_yield` with nobody else to run, ns.
+    #[serde(rename = "yield")]
+    pub yield_: f64,
+    /// The system call that puts a thread to sleep, ns.
+    pub park: f64,
+    /// The system call that wakes a thread, ns.
+    pub unpark: f64,
+    /// From the wake-up to the first instruction on an idle CPU, ns.
+    pub wake: f64,
+    /// A timer fires this much late, ns.
+    pub timer_slack: f64,
+    /// Whether threads move to idle CPUs.
+    pub migrate: bool,
+    /// Whether waits that spin end in yields and naps, as those of `Native` do.
+    #[serde(default)]
+    pub patience: bool,
+}
+
+fn usual_jitter() -> f64 {
+    0.1
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn one_f() -> f64 {
+    1.0
+}

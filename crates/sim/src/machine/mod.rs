@@ -1,0 +1,474 @@
+//! Described machines: reading and checking their files, and the tables that the engine looks things up in.
+
+mod file;
+
+use crate::engine::cores::MAX_CORES;
+use file::{File, Llc, Numbering, Placement};
+use std::fmt;
+
+/// A time or a duration in picoseconds.
+pub type Ps = u64;
+
+/// Machines that come with the simulator: id and file.
+const BUILT_IN: &[(&str, &str)] = &[
+    ("xeon-e5-2699v3", include_str!("../../machines/xeon-e5-2699v3.toml")),
+    ("xeon-e7-8895v3", include_str!("../../machines/xeon-e7-8895v3.toml")),
+    ("xeon-8s192c", include_str!("../../machines/xeon-8s192c.toml")),
+    ("amd-2990wx", include_str!("../../machines/amd-2990wx.toml")),
+    ("opteron-a64", include_str!("../../machines/opteron-a64.toml")),
+    ("epyc-7742-2s", include_str!("../../machines/epyc-7742-2s.toml")),
+    ("apple-m1", include_str!("../../machines/apple-m1.toml")),
+    ("hikey970", include_str!("../../machines/hikey970.toml")),
+    ("intel-hybrid", include_str!("../../machines/intel-hybrid.toml")),
+];
+
+/// Node groups that the engine's masks have room for.
+const MAX_CLUSTERS: usize = 64;
+
+/// Why there is no such machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalid {
+    /// What is wrong, and where.
+    pub what: String,
+    /// How to put it right.
+    pub remedy: String,
+}
+
+impl Invalid {
+    fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Invalid { what: what.into(), remedy: remedy.into() }
+    }
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for Invalid {}
+
+/// A logical CPU.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cpu {
+    pub(crate) core: u32,
+    pub(crate) cluster: u32,
+    pub(crate) node: u32,
+    pub(crate) kind: u32,
+    /// Its position on the route.
+    pub(crate) rank: u32,
+}
+
+/// A kind of core, with its speeds as factors on durations, in 1/1024.
+#[derive(Clone, Debug)]
+pub(crate) struct Kind {
+    pub(crate) little: bool,
+    pub(crate) compute: u64,
+    pub(crate) access: u64,
+    /// In 1/1024.
+    pub(crate) favour: i32,
+}
+
+/// A machine, ready to run on.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// Its id, or the path of its file.
+    pub id: String,
+    /// One line for people.
+    pub title: String,
+    pub(crate) cpus: Vec<Cpu>,
+    pub(crate) cores: u32,
+    pub(crate) nodes: u32,
+    pub(crate) clusters: u32,
+    pub(crate) kinds: Vec<Kind>,
+    /// Where threads start.
+    pub(crate) order: Vec<u32>,
+    pub(crate) llc_is_node: bool,
+    pub(crate) has_siblings: bool,
+    /// Ps between two clusters; within one on the diagonal.
+    distances: Vec<Ps>,
+    pub(crate) node_of_cluster: Vec<u32>,
+    pub(crate) cluster_of_core: Vec<u32>,
+    pub(crate) costs: Costs,
+}
+
+/// Durations in picoseconds; shares in 1/1024.
+#[derive(Clone, Debug)]
+pub(crate) struct Costs {
+    pub(crate) sibling: Ps,
+    pub(crate) shared_cache: Ps,
+    pub(crate) memory: Ps,
+    pub(crate) hit: Ps,
+    pub(crate) rmw: Ps,
+    pub(crate) pause: Ps,
+    pub(crate) cycle: Ps,
+    pub(crate) store_buffer: usize,
+    pub(crate) stream: u64,
+    pub(crate) sibling_busy: u64,
+    pub(crate) sibling_spinning: u64,
+    pub(crate) hold: Ps,
+    pub(crate) serve: Ps,
+    pub(crate) invalidate: Ps,
+    pub(crate) home: Ps,
+    pub(crate) link: Ps,
+    pub(crate) three_hops: Ps,
+    pub(crate) near: u32,
+    pub(crate) jitter: u64,
+    pub(crate) slice: Ps,
+    pub(crate) wakeup_granularity: Ps,
+    pub(crate) switch: Ps,
+    pub(crate) yield_: Ps,
+    pub(crate) park: Ps,
+    pub(crate) unpark: Ps,
+    pub(crate) wake: Ps,
+    pub(crate) timer_slack: Ps,
+    pub(crate) migrate: bool,
+    pub(crate) patience: bool,
+}
+
+impl Machine {
+    /// The ids of the machines that come with the simulator.
+    pub fn ids() -> impl Iterator<Item = &'static str> {
+        BUILT_IN.iter().map(|(id, _)| *id)
+    }
+
+    /// The machine called `id`, with some keys set to other values: `("latency.remote", "130")`.
+    pub fn built_in(id: &str, changes: &[(String, String)]) -> Result<Self, Invalid> {
+        let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == id) else {
+            let known: Vec<_> = Self::ids().collect();
+            let remedy = format!(
+                "use one of: {}; or the path of a machine file (with a / or ending in .toml)",
+                known.join(", ")
+            );
+            return Err(Invalid::new(format!("there is no machine '{id}'"), remedy));
+        };
+        Self::parse(id, text, changes)
+    }
+
+    /// The machine that `text` describes. `name` stands for it in messages.
+    pub fn parse(name: &str, text: &str, changes: &[(String, String)]) -> Result<Self, Invalid> {
+        const READ_THE_DOCS: &str = "docs/simulator.md says what each key means";
+        // Read as it is first: those messages have lines.
+        let file: File = toml::from_str(text)
+            .map_err(|error| Invalid::new(format!("{name}: {}", error.to_string().trim_end()), READ_THE_DOCS))?;
+        if changes.is_empty() {
+            return Self::new(name, &file);
+        }
+        let mut table: toml::Table =
+            toml::from_str(text).map_err(|error| Invalid::new(error.to_string(), READ_THE_DOCS))?;
+        for (key, value) in changes {
+            set(&mut table, key, value)?;
+        }
+        let file: File = table.try_into().map_err(|error: toml::de::Error| {
+            let keys: Vec<_> = changes.iter().map(|(key, _)| key.as_str()).collect();
+            Invalid::new(format!("{name}, with {} set: {}", keys.join(", "), error.message()), READ_THE_DOCS)
+        })?;
+        Self::new(name, &file)
+    }
+
+    /// How many CPUs it has.
+    pub fn cpu_count(&self) -> usize {
+        self.cpus.len()
+    }
+
+    /// Ps that a modified line takes from core to core.
+    #[inline]
+    pub(crate) fn distance(&self, from: u32, to: u32) -> Ps {
+        if from == to {
+            return self.costs.sibling;
+        }
+        self.cluster_distance(self.cluster_of_core[from as usize], self.cluster_of_core[to as usize])
+    }
+
+    #[inline]
+    pub(crate) fn cluster_distance(&self, from: u32, to: u32) -> Ps {
+        self.distances[(from * self.clusters + to) as usize]
+    }
+
+    fn new(name: &str, file: &File) -> Result<Self, Invalid> {
+        let bad = |key: &str, problem: String| Invalid::new(format!("{name}: {key} {problem}"), "change that key");
+        let topology = &file.topology;
+        let nodes = topology.sockets * topology.nodes_per_socket;
+        if nodes == 0 || topology.clusters.is_empty() || topology.clusters.iter().any(|cluster| cluster.cores == 0) {
+            return Err(bad("topology", "has a level with nothing in it".into()));
+        }
+        let mut kinds = Vec::new();
+        for kind in &file.kinds {
+            for (key, speed) in [("speed", kind.speed), ("access_speed", kind.access_speed.unwrap_or(kind.speed))] {
+                if !(0.01..=1.0).contains(&speed) {
+                    return Err(bad(&format!("kind '{}': {key}", kind.name), format!("is {speed}, not in 0.01 to 1")));
+                }
+            }
+            if !(1..=8).contains(&kind.threads) {
+                return Err(bad(
+                    &format!("kind '{}': threads", kind.name),
+                    format!("is {}, not in 1 to 8", kind.threads),
+                ));
+            }
+            kinds.push(Kind {
+                little: kind.little,
+                compute: (1024.0 / kind.speed) as u64,
+                access: (1024.0 / kind.access_speed.unwrap_or(kind.speed)) as u64,
+                favour: (kind.favour * 1024.0) as i32,
+            });
+        }
+        // Cores, cluster by cluster.
+        let clusters = nodes * topology.clusters.len() as u32;
+        let (mut node_of_cluster, mut cluster_of_core, mut kind_of_core) = (Vec::new(), Vec::new(), Vec::new());
+        for node in 0..nodes {
+            for cluster in &topology.clusters {
+                let Some(kind) = file.kinds.iter().position(|kind| kind.name == cluster.kind) else {
+                    return Err(bad(
+                        "topology.clusters",
+                        format!("names the kind '{}', which no [[kind]] describes", cluster.kind),
+                    ));
+                };
+                for _ in 0..cluster.cores {
+                    cluster_of_core.push(node_of_cluster.len() as u32);
+                    kind_of_core.push(kind as u32);
+                }
+                node_of_cluster.push(node);
+            }
+        }
+        let cores = cluster_of_core.len() as u32;
+        if cores as usize > MAX_CORES || clusters as usize > MAX_CLUSTERS {
+            return Err(bad(
+                "topology",
+                format!("has {cores} cores in {clusters} clusters, over {MAX_CORES} or {MAX_CLUSTERS}"),
+            ));
+        }
+        let rank_of_core = ranks(&topology.route, cores).map_err(|problem| bad("topology.route", problem))?;
+        let cpu = |core: u32, sibling: u32| {
+            let cluster = cluster_of_core[core as usize];
+            let node = node_of_cluster[cluster as usize];
+            let kind = kind_of_core[core as usize];
+            let threads = file.kinds[kind as usize].threads;
+            let rank = rank_of_core[core as usize] * threads + sibling;
+            Cpu { core, cluster, node, kind, rank }
+        };
+        let threads_of = |core: u32| file.kinds[kind_of_core[core as usize] as usize].threads;
+        let most = file.kinds.iter().map(|kind| kind.threads).max().unwrap_or(1);
+        let cpus: Vec<Cpu> = match topology.numbering {
+            Numbering::CoresFirst => (0..most)
+                .flat_map(|sibling| {
+                    (0..cores).filter(move |core| sibling < threads_of(*core)).map(move |core| (core, sibling))
+                })
+                .map(|(core, sibling)| cpu(core, sibling))
+                .collect(),
+            Numbering::SiblingsAdjacent => (0..cores)
+                .flat_map(|core| (0..threads_of(core)).map(move |sibling| (core, sibling)))
+                .map(|(core, sibling)| cpu(core, sibling))
+                .collect(),
+        };
+        if cpus.len() != topology.cpus as usize {
+            return Err(bad(
+                "topology.cpus",
+                format!("is {}, but the other keys make {} CPUs", topology.cpus, cpus.len()),
+            ));
+        }
+        let distances = distances(file, clusters, nodes).map_err(|(key, problem)| bad(&key, problem))?;
+        let order = order(topology.placement, &cpus, nodes / topology.nodes_per_socket, topology.nodes_per_socket);
+        let costs = costs(file).map_err(|(key, problem)| bad(&key, problem))?;
+        Ok(Machine {
+            id: name.to_owned(),
+            title: file.title.clone(),
+            has_siblings: most > 1,
+            order,
+            cpus,
+            cores,
+            nodes,
+            clusters,
+            kinds,
+            llc_is_node: topology.llc == Llc::Node,
+            distances,
+            node_of_cluster,
+            cluster_of_core,
+            costs,
+        })
+    }
+}
+
+/// The position of each core on `route`, or what is wrong with it.
+fn ranks(route: &[u32], cores: u32) -> Result<Vec<u32>, String> {
+    if route.is_empty() {
+        return Ok((0..cores).collect());
+    }
+    let mut ranks = vec![u32::MAX; cores as usize];
+    for (rank, core) in route.iter().enumerate() {
+        match ranks.get_mut(*core as usize) {
+            Some(place) if *place == u32::MAX => *place = rank as u32,
+            Some(_) => return Err(format!("names core {core} twice")),
+            None => return Err(format!("names core {core}, but there are {cores}")),
+        }
+    }
+    match ranks.iter().position(|rank| *rank == u32::MAX) {
+        Some(core) => Err(format!("leaves out core {core}")),
+        None => Ok(ranks),
+    }
+}
+
+fn order(placement: Placement, cpus: &[Cpu], sockets: u32, nodes_per_socket: u32) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..cpus.len() as u32).collect();
+    if placement == Placement::Spread {
+        // The n-th CPU of each socket, socket by socket; siblings of a core already taken come last.
+        let mut taken = std::collections::BTreeMap::new();
+        let mut keys = Vec::new();
+        for cpu in cpus {
+            let socket = cpu.node / nodes_per_socket;
+            let sibling = *taken.entry((u32::MAX, cpu.core)).and_modify(|n| *n += 1).or_insert(0u32);
+            let place = *taken.entry((sockets + sibling, socket)).and_modify(|n| *n += 1).or_insert(0u32);
+            keys.push((sibling, place, socket));
+        }
+        order.sort_by_key(|cpu| keys[*cpu as usize]);
+    }
+    order
+}
+
+type Problem = (String, String);
+
+fn ps(key: &str, ns: f64) -> Result<Ps, Problem> {
+    if !(0.0..=1e12).contains(&ns) {
+        return Err((key.to_owned(), format!("is {ns}, not in 0 to 1e12 ns")));
+    }
+    Ok((ns * 1e3).round() as Ps)
+}
+
+fn distances(file: &File, clusters: u32, nodes: u32) -> Result<Vec<Ps>, Problem> {
+    let (topology, latency) = (&file.topology, &file.latency);
+    let per_node = topology.clusters.len() as u32;
+    if let Some(matrix) = &latency.nodes {
+        if matrix.len() != nodes as usize || matrix.iter().any(|row| row.len() != nodes as usize) {
+            return Err(("latency.nodes".into(), format!("is not {nodes} rows of {nodes} numbers")));
+        }
+    }
+    let need = |key: &str, value: Option<f64>| {
+        value.ok_or_else(|| (format!("latency.{key}"), "is missing: there are cores that far apart".to_owned()))
+    };
+    let mut table = Vec::new();
+    for from in 0..clusters {
+        for to in 0..clusters {
+            let (a, b) = (from / per_node, to / per_node);
+            let ns = if from == to {
+                let kind = &topology.clusters[(from % per_node) as usize].kind;
+                *latency
+                    .cluster
+                    .get(kind)
+                    .ok_or_else(|| (format!("latency.cluster.{kind}"), "is missing".to_owned()))?
+            } else if a == b {
+                need("node", latency.node)?
+            } else if let Some(matrix) = &latency.nodes {
+                matrix[a as usize][b as usize]
+            } else if a / topology.nodes_per_socket == b / topology.nodes_per_socket {
+                need("socket", latency.socket)?
+            } else {
+                need("remote", latency.remote)?
+            };
+            table.push(ps("latency", ns)?);
+        }
+    }
+    Ok(table)
+}
+
+fn costs(file: &File) -> Result<Costs, Problem> {
+    let (latency, core, fabric, scheduler) = (&file.latency, &file.core, &file.fabric, &file.scheduler);
+    for (key, share) in [("core.stream", core.stream), ("fabric.near", fabric.near), ("fabric.jitter", fabric.jitter)] {
+        if !(0.0..=1.0).contains(&share) {
+            return Err((key.into(), format!("is {share}, not in 0 to 1")));
+        }
+    }
+    for (key, factor) in [("core.sibling_busy", core.sibling_busy), ("core.sibling_spinning", core.sibling_spinning)] {
+        if !(1.0..=8.0).contains(&factor) {
+            return Err((key.into(), format!("is {factor}, not in 1 to 8")));
+        }
+    }
+    for (key, ns) in [
+        ("core.hit", core.hit),
+        ("core.rmw", core.rmw),
+        ("core.pause", core.pause),
+        ("core.cycle", core.cycle),
+        ("fabric.serve", fabric.serve),
+    ] {
+        // Time must pass in every loop.
+        if ns < 0.01 {
+            return Err((key.into(), format!("is {ns}, under 0.01 ns")));
+        }
+    }
+    if scheduler.slice < 1000.0 {
+        return Err(("scheduler.slice".into(), format!("is {}, under 1000 ns", scheduler.slice)));
+    }
+    Ok(Costs {
+        sibling: ps("latency.sibling", latency.sibling)?,
+        shared_cache: ps("latency.shared_cache", latency.shared_cache)?,
+        memory: ps("latency.memory", latency.memory)?,
+        hit: ps("core.hit", core.hit)?,
+        rmw: ps("core.rmw", core.rmw)?,
+        pause: ps("core.pause", core.pause)?,
+        cycle: ps("core.cycle", core.cycle)?,
+        store_buffer: core.store_buffer.max(1) as usize,
+        stream: (core.stream * 1024.0) as u64,
+        sibling_busy: (core.sibling_busy * 1024.0) as u64,
+        sibling_spinning: (core.sibling_spinning * 1024.0) as u64,
+        hold: ps("fabric.hold", fabric.hold)?,
+        serve: ps("fabric.serve", fabric.serve)?,
+        invalidate: ps("fabric.invalidate", fabric.invalidate)?,
+        home: ps("fabric.home", fabric.home)?,
+        link: ps("fabric.link", fabric.link)?,
+        three_hops: ps("fabric.three_hops", fabric.three_hops)?,
+        near: (fabric.near * 1024.0) as u32,
+        jitter: (fabric.jitter * 1024.0) as u64,
+        slice: ps("scheduler.slice", scheduler.slice)?,
+        wakeup_granularity: ps("scheduler.wakeup_granularity", scheduler.wakeup_granularity)?,
+        switch: ps("scheduler.switch", scheduler.switch)?,
+        yield_: ps("scheduler.yield", scheduler.yield_)?,
+        park: ps("scheduler.park", scheduler.park)?,
+        unpark: ps("scheduler.unpark", scheduler.unpark)?,
+        wake: ps("scheduler.wake", scheduler.wake)?,
+        timer_slack: ps("scheduler.timer_slack", scheduler.timer_slack)?,
+        migrate: scheduler.migrate,
+        patience: scheduler.patience,
+    })
+}
+
+/// Sets `key`, as `latency.remote` or `kind.little.speed`, to `value`.
+fn set(table: &mut toml::Table, key: &str, value: &str) -> Result<(), Invalid> {
+    let unknown = |known: Vec<&str>| {
+        Invalid::new(format!("the machine has no key '{key}'"), format!("use one of: {}", known.join(", ")))
+    };
+    let parsed = format!("v = {value}")
+        .parse::<toml::Table>()
+        .or_else(|_| format!("v = '{value}'").parse::<toml::Table>())
+        .ok()
+        .and_then(|mut table| table.remove("v"))
+        .ok_or_else(|| Invalid::new(format!("cannot read the value of {key}={value}"), "write numbers as in 1.5"))?;
+    let mut parts: Vec<&str> = key.split('.').collect();
+    let last = parts.pop().unwrap_or_default();
+    let mut here = table;
+    for part in parts {
+        let known: Vec<String> = here.keys().cloned().collect();
+        let known = || unknown(known.iter().map(String::as_str).collect());
+        here = match here.get_mut(part) {
+            Some(toml::Value::Table(table)) => table,
+            Some(toml::Value::Array(list)) => {
+                // Kinds are found by name, which is the next part; they are looked up there.
+                return set_in_list(list, key, last, parsed);
+            }
+            _ => return Err(known()),
+        };
+    }
+    // A key that does not exist is refused by name when the table is read.
+    here.insert(last.to_owned(), parsed);
+    Ok(())
+}
+
+fn set_in_list(list: &mut [toml::Value], key: &str, last: &str, value: toml::Value) -> Result<(), Invalid> {
+    let name = key.split('.').nth(1).unwrap_or_default();
+    let found = list.iter_mut().filter_map(toml::Value::as_table_mut);
+    let found = found.into_iter().find(|entry| entry.get("name").and_then(toml::Value::as_str) == Some(name));
+    match found {
+        Some(entry) => {
+            entry.insert(last.to_owned(), value);
+            Ok(())
+        }
+        None => Err(Invalid::new(format!("{key}: nothing is called '{name}'"), "write kind.NAME.KEY=VALUE")),
+    }
+}

@@ -1,0 +1,180 @@
+//! What the engine promises: the same seed gives the same run, time passes as described, and a lock that stops all threads
+//! is told apart from one that goes on.
+
+use lockswap_locks::{flat::ticket::Ticket, queue::mcs::McsSpin, RawLock};
+use lockswap_platform::{AtomicInt, Clock, Deadline, Ordering::Relaxed, Platform};
+use lockswap_sim::{attempt, Job, Machine, Sim, Simulated, Stuck, Workload};
+use lockswap_workloads::counter::{self, Config};
+use lockswap_workloads::crew::{gather, Timing};
+use lockswap_workloads::direct::Direct;
+use lockswap_workloads::Mutex;
+
+fn machine(id: &str, changes: &[(&str, &str)]) -> Machine {
+    let changes: Vec<_> = changes.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    Machine::built_in(id, &changes).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn a_run_depends_on_the_seed_alone() {
+    let machine = machine("amd-2990wx", &[]);
+    let run = |seed: u64, lock: &str| {
+        let workload = Workload::named("ncs").unwrap().with(64, 3_000_000);
+        let run = Job { machine: &machine, workload, lock, seed }.run().unwrap();
+        (run.report, run.totals)
+    };
+    for lock in ["mcs_spin", "cna", "ttas", "backoff", "ron", "twa", "hapax", "futex", "c-bo-mcs_spin", "shfllock-b"] {
+        let first = run(1, lock);
+        // What else the host's memory holds must not matter.
+        let ballast: Vec<Box<[u8; 40]>> = (0..1000).map(|_| Box::new([0; 40])).collect();
+        let again = std::thread::scope(|scope| scope.spawn(|| run(1, lock)).join().unwrap());
+        drop(ballast);
+        assert!(first == again, "{lock}: another run with the same seed");
+        assert!(first.1 != run(2, lock).1, "{lock}: another seed must be another run");
+    }
+}
+
+/// Runs `body` on so many threads; what each returned.
+fn on_threads<R: Send>(machine: &Machine, threads: usize, body: impl Fn(usize) -> R + Sync) -> Result<Vec<R>, Stuck> {
+    let crew = Simulated::new(machine, 1);
+    attempt(|| gather(&crew, threads, Timing::lasting(1_000_000), |member| body(member.number)).0)
+}
+
+fn now() -> u64 {
+    Sim::now(Clock::Monotonic)
+}
+
+#[test]
+fn a_line_takes_as_long_as_the_machine_file_says() {
+    let machine = machine(
+        "xeon-e5-2699v3",
+        &[("topology.placement", "ascending"), ("latency.cluster.core", "50"), ("fabric.jitter", "0")],
+    );
+    #[repr(align(64))]
+    struct Word(<Sim as Platform>::U32);
+    // Thread 0 writes; the others read, one after the other: in its own socket, in the other one.
+    for (reader, expected) in [(1, 50), (18, 118)] {
+        let word = Word(AtomicInt::new(0));
+        let times = on_threads(&machine, 19, |number| match number {
+            0 => {
+                word.0.swap(1, Relaxed);
+                0
+            }
+            number if number == reader => {
+                Sim::keep_busy(10_000);
+                let start = now();
+                assert_eq!(word.0.load(Relaxed), 1);
+                now() - start
+            }
+            _ => 0,
+        });
+        let took = times.unwrap()[reader];
+        assert!((expected..expected + 12).contains(&took), "reader {reader}: {took} ns, not {expected}");
+    }
+}
+
+#[test]
+fn stores_of_a_thread_are_seen_in_order_and_at_once_by_itself() {
+    #[repr(align(64))]
+    struct Word(<Sim as Platform>::U32);
+    let machine = machine("apple-m1", &[]);
+    let words: Vec<Word> = (0..16).map(|_| Word(AtomicInt::new(0))).collect();
+    let wrong = on_threads(&machine, 8, |number| {
+        let mut wrong = 0;
+        for round in 1..500 {
+            if number == 0 {
+                for word in &words {
+                    word.0.store(round, Relaxed);
+                    wrong += u32::from(word.0.load(Relaxed) != round);
+                }
+            } else {
+                // Read backwards: what was written later must not be older.
+                let seen: Vec<u32> = words.iter().rev().map(|word| word.0.load(Relaxed)).collect();
+                wrong += u32::from(seen.windows(2).any(|pair| pair[0] > pair[1]));
+            }
+        }
+        wrong
+    });
+    assert_eq!(wrong.unwrap(), [0; 8]);
+}
+
+#[test]
+fn deadlines_are_kept() {
+    let machine = machine("hikey970", &[]);
+    let late = on_threads(&machine, 8, |number| {
+        let start = now();
+        let until = Deadline { clock: Clock::Monotonic, at: start + 5_000 * number as u64 };
+        assert!(Sim::spin_map_until(until, || None::<()>).is_none());
+        now() - until.at
+    });
+    assert!(late.unwrap().iter().all(|late| *late < 100));
+}
+
+/// A lock that is never given back.
+struct Kept(Direct<Sim, McsSpin<Sim>>);
+
+impl Mutex for Kept {
+    type Thread = <Direct<Sim, McsSpin<Sim>> as Mutex>::Thread;
+    fn thread(&self) -> Self::Thread {
+        self.0.thread()
+    }
+    fn lock(&self, me: &mut Self::Thread) {
+        self.0.lock(me);
+    }
+    fn unlock(&self, _: &mut Self::Thread) {}
+}
+
+fn count<M: Mutex>(machine: &Machine, mutex: &M, threads: usize) -> Result<u64, Stuck> {
+    let crew = Simulated::new(machine, 1);
+    let config = Config { timing: Timing::lasting(1_000_000), ..Config::bare(threads) };
+    attempt(|| counter::run::<Sim, M>(&config, &crew, mutex).ops)
+}
+
+#[test]
+fn a_deadlock_is_reported_with_what_each_thread_waits_for() {
+    let machine = machine("apple-m1", &[]);
+    let Err(Stuck::Deadlock(threads)) = count(&machine, &Kept(Direct::new()), 3) else { panic!("not a deadlock") };
+    assert_eq!(threads.len(), 3);
+    assert!(threads.iter().all(|line| line.contains("watches cache lines") && line.contains(".rs:")), "{threads:?}");
+    // The host's thread can go on.
+    assert!(count(&machine, &Direct::<Sim, Ticket<Sim>>::new(), 3).unwrap() > 0);
+}
+
+#[test]
+fn waiting_for_ever_by_the_clock_is_found_too() {
+    let machine = machine("apple-m1", &[("scheduler.patience", "true")]);
+    let Err(Stuck::Late(threads)) = count(&machine, &Kept(Direct::new()), 3) else { panic!("it ended") };
+    assert_eq!(threads.len(), 3);
+}
+
+#[test]
+fn a_little_core_computes_more_slowly() {
+    let machine = machine("apple-m1", &[("kind.little.speed", "0.5")]);
+    let times = on_threads(&machine, 8, |_| {
+        let start = now();
+        Sim::compute(1000);
+        now() - start
+    });
+    let times = times.unwrap();
+    assert!((1990..2010).contains(&(1000 * times[7] / times[0])), "{times:?}");
+}
+
+#[test]
+fn threads_share_a_cpu_in_slices() {
+    let machine = machine("apple-m1", &[("scheduler.slice", "1e6")]);
+    let crew = Simulated::new(&machine, 1);
+    let ends = attempt(|| {
+        gather(&crew, 16, Timing::lasting(1_000_000), |_| {
+            Sim::keep_busy(10_000_000);
+            now()
+        })
+        .0
+    });
+    let ends = ends.unwrap();
+    // Two threads of 10 ms on each CPU: both end near 20 ms, a few switches later.
+    assert!(ends.iter().all(|end| (18_900_000..20_500_000).contains(end)), "{ends:?}");
+}
+
+#[test]
+fn what_locks_say_about_themselves_does_not_depend_on_the_platform() {
+    assert_eq!(<McsSpin<Sim> as RawLock<Sim>>::INFO.id, "mcs_spin");
+}

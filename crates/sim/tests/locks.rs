@@ -1,0 +1,102 @@
+//! Every lock of the catalogue on simulated machines. The workloads check that nothing was lost, which is exclusion.
+
+use lockswap_locks::info::Fairness;
+use lockswap_locks::registry::{Entry, Role, ENTRIES};
+use lockswap_platform::Ns;
+use lockswap_sim::{Finished, Job, Machine, Workload};
+
+/// The locks that are ours, or those of them that `LOCKSWAP_TEST_LOCKS` names.
+fn locks(role: Role) -> impl Iterator<Item = &'static Entry> {
+    let wanted = std::env::var("LOCKSWAP_TEST_LOCKS").ok();
+    let is_wanted =
+        move |entry: &&Entry| wanted.as_deref().is_none_or(|wanted| wanted.split(',').any(|id| id == entry.info.id));
+    ENTRIES.iter().filter(move |entry| entry.role == role && !entry.path.is_empty()).filter(is_wanted)
+}
+
+fn machine(id: &str) -> Machine {
+    Machine::built_in(id, &[]).unwrap_or_else(|error| panic!("{id}: {error}"))
+}
+
+fn run(machine: &Machine, workload: &str, threads: usize, duration: Ns, lock: &str) -> Finished {
+    let workload = Workload::named(workload).expect("a known workload").with(threads, duration);
+    let job = Job { machine, workload, lock, seed: 3 };
+    job.run().unwrap_or_else(|failure| panic!("{lock} on {}: {failure:?}", machine.id))
+}
+
+#[test]
+fn all_mutexes_exclude_with_eight_threads() {
+    let (xeon, m1) = (machine("xeon-e5-2699v3"), machine("apple-m1"));
+    for entry in locks(Role::Mutex) {
+        for (machine, workload) in [(&xeon, "kv"), (&m1, "epochs"), (&m1, "counter")] {
+            let run = run(machine, workload, 8, 2_000_000, entry.info.id);
+            assert!(run.report.ops > 100, "{} on {}: {:?}", entry.info.id, machine.id, run.report.ops);
+        }
+    }
+}
+
+#[test]
+fn all_mutexes_exclude_with_more_threads_than_cpus() {
+    let m1 = machine("apple-m1");
+    for entry in locks(Role::Mutex) {
+        let run = run(&m1, "oversub", 20, 20_000_000, entry.info.id);
+        assert!(run.report.ops > 0, "{}", entry.info.id);
+    }
+}
+
+#[test]
+fn all_rwlocks_exclude_with_eight_threads() {
+    let amd = machine("amd-2990wx");
+    for entry in locks(Role::RwLock) {
+        let run = run(&amd, "readers", 8, 2_000_000, entry.info.id);
+        assert!(run.report.latency["read"].count > 100 && run.report.latency["write"].count > 10, "{}", entry.info.id);
+    }
+}
+
+#[test]
+fn fifo_locks_serve_all_threads_alike() {
+    let amd = machine("amd-2990wx");
+    for entry in locks(Role::Mutex).filter(|entry| entry.info.fairness == Fairness::Fifo) {
+        let run = run(&amd, "counter", 16, 5_000_000, entry.info.id);
+        let counts: Vec<u64> = run.report.per_thread.iter().map(|thread| thread.ops).collect();
+        let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+        assert!(most - least <= 2, "{} is said to be first come, first served: {counts:?}", entry.info.id);
+    }
+}
+
+#[test]
+fn nobody_starves_under_locks_that_are_fair_in_the_long_term() {
+    let xeon = machine("xeon-e5-2699v3");
+    // ShflLock's blocking flavour lets newcomers steal from its queue: one thread that comes back at once keeps the lock.
+    let steals = |entry: &Entry| entry.info.id == "shfllock-b";
+    let fair =
+        |entry: &&Entry| matches!(entry.info.fairness, Fairness::LongTerm | Fairness::Bounded(_)) && !steals(entry);
+    for entry in locks(Role::Mutex).filter(fair) {
+        let run = run(&xeon, "counter", 8, 100_000_000, entry.info.id);
+        let counts: Vec<u64> = run.report.per_thread.iter().map(|thread| thread.ops).collect();
+        assert!(counts.iter().all(|count| *count > 0), "{}: {counts:?}", entry.info.id);
+    }
+}
+
+#[test]
+fn thousands_of_threads_run() {
+    let amd = machine("amd-2990wx");
+    let run = run(&amd, "oversub", 4096, 20_000_000, "futex");
+    assert_eq!(run.report.per_thread.len(), 4096);
+    assert!(run.report.ops > 1000);
+}
+
+/// Prints how fast the engine is; a loaded host is slower, so nothing is asserted.
+#[test]
+fn speed() {
+    let xeon = machine("xeon-e5-2699v3");
+    for lock in ["mcs_spin", "cna", "ticket", "ttas"] {
+        let run = run(&xeon, "counter", 72, 20_000_000, lock);
+        let rate = run.totals.operations as f64 / run.cpu_time as f64 * 1e3;
+        println!("{lock}, 72 threads: {rate:.1} million memory operations per CPU-second");
+    }
+    let large = machine("xeon-8s192c");
+    for lock in ["mcs_spin", "cna"] {
+        let run = run(&large, "counter", 192, 20_000_000, lock);
+        println!("{lock}, 192 threads on 8 sockets, 20 ms: {:.3} CPU-seconds", run.cpu_time as f64 / 1e9);
+    }
+}
