@@ -25,6 +25,8 @@ const READERS: u32 = FRESH - 1;
 /// Rounds of spinning before parking: about 2 us on the machines this was tuned on. Shorter than for a mutex, since every
 /// spinning reader disturbs the counter that the others need.
 const SPINS: u32 = 100;
+/// The most of them, for who was told not to sleep several times.
+const MOST_SPINS: u32 = 32 * SPINS;
 
 /// The lock.
 #[repr(C)]
@@ -42,8 +44,8 @@ fn is_free(state: u32) -> bool {
 }
 
 impl<P: Platform> RwFutex<P> {
-    /// Runs `attempt` until it succeeds: spinning, then asleep at `gate` with `flag` set in the state while `blocked`
-    /// holds. Returns `false` at the deadline.
+    /// Runs `attempt` until it succeeds, telling it whether this thread may have slept: spinning, then asleep at `gate` with
+    /// `flag` set in the state while `blocked` holds. Returns `false` at the deadline.
     fn acquire(
         &self,
         gate: &P::U32,
@@ -52,10 +54,11 @@ impl<P: Platform> RwFutex<P> {
         mut attempt: impl FnMut(bool) -> bool,
         blocked: impl Fn(u32) -> bool,
     ) -> bool {
-        if P::spin_map_bounded(SPINS, || attempt(false).then_some(())).is_some() {
-            return true;
-        }
+        let (mut spins, mut has_slept) = (SPINS, false);
         loop {
+            if P::spin_map_bounded(spins, || attempt(has_slept).then_some(())).is_some() {
+                return true;
+            }
             // ORDER(gate): Acquire pairs with the Releases of those who open it: a thread that sees a new count also sees
             // the state that was there before. The count is read first, so that an opening in between is not missed.
             let count = gate.load(Ordering::Acquire);
@@ -77,6 +80,10 @@ impl<P: Platform> RwFutex<P> {
                 self.give_up(flag);
                 return false;
             }
+            // Relaxed: a hint. Where the gate has opened, somebody wants to release the lock, and cannot while others come
+            // to sleep: so this thread waits longer and longer before it tries that again.
+            spins = if gate.load(Ordering::Relaxed) == count { 1 } else { (2 * spins).clamp(SPINS, MOST_SPINS) };
+            has_slept = true;
         }
     }
 
