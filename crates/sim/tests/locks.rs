@@ -66,10 +66,7 @@ fn fifo_locks_serve_all_threads_alike() {
 #[test]
 fn nobody_starves_under_locks_that_are_fair_in_the_long_term() {
     let xeon = machine("xeon-e5-2699v3");
-    // ShflLock's blocking flavour lets newcomers steal from its queue: one thread that comes back at once keeps the lock.
-    let steals = |entry: &Entry| entry.info.id == "shfllock-b";
-    let fair =
-        |entry: &&Entry| matches!(entry.info.fairness, Fairness::LongTerm | Fairness::Bounded(_)) && !steals(entry);
+    let fair = |entry: &&Entry| matches!(entry.info.fairness, Fairness::LongTerm | Fairness::Bounded(_));
     for entry in locks(Role::Mutex).filter(fair) {
         let run = run(&xeon, "counter", 8, 100_000_000, entry.info.id);
         let counts: Vec<u64> = run.report.per_thread.iter().map(|thread| thread.ops).collect();

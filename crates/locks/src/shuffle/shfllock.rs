@@ -6,8 +6,8 @@
 //!
 //! One waiter at a time is the shuffler: while it waits it moves the waiters that its [`Policy`] looks for directly behind
 //! the batch that it leads, wakes those that sleep, and hands its role to the last of them. Fairness: long-term, since a
-//! batch is bounded; a newcomer may take a free lock while nobody queues (in the blocking flavour also while somebody
-//! does). Space: two words; a waiter's node lives on its stack and leaves the queue before the critical section. Hand-off:
+//! batch is bounded and a newcomer takes a free lock only while nobody queues; the blocking flavour is unfair, as it lets
+//! newcomers take it then, too: one that comes back at once may keep it. Space: two words; a waiter's node lives on its stack and leaves the queue before the critical section. Hand-off:
 //! the head sees the lock free and swaps it.
 //!
 //! Deviations: stealing is allowed while `tail` is null instead of by a flag of its own, which says the same with one write
@@ -292,7 +292,7 @@ unsafe impl<P: Platform, G: Policy, W: Blocking> RawLock<P> for Shfl<P, G, W> {
         },
         family: Family::Shuffle,
         waiting: W::POLICY,
-        fairness: Fairness::LongTerm,
+        fairness: if W::STEALS_FROM_QUEUE { Fairness::Unfair } else { Fairness::LongTerm },
         timed: Timed::Poll,
         summary: G::SUMMARY,
         paper: G::PAPER,
