@@ -82,8 +82,8 @@ struct Book {
     acquisitions: Vec<(u32, u64)>,
     /// Just before the latest release.
     released: u64,
-    /// From where the lock goes on.
-    from: u32,
+    /// Where the holder before this one was served; nothing where that is not sure.
+    from: Option<u32>,
 }
 
 /// Runs the riders. `judge` looks at the book when a rider has acquired the lock, `stay` is what holders do before they
@@ -95,7 +95,8 @@ fn ride<P: Platform, L: RawLock<P>, T: Places>(
 ) {
     let lock = L::new();
     let contexts = all_contexts::<L::Ctx>(riders.len(), riders.iter().map(|rider| rider.rounds).max().unwrap_or(0));
-    let book = Mutex::new(Book { inside: vec![false; riders.len()], acquisitions: Vec::new(), released: 0, from: 0 });
+    let book =
+        Mutex::new(Book { inside: vec![false; riders.len()], acquisitions: Vec::new(), released: 0, from: None });
     let count = P::Data::<usize>::new(0);
     let (lock_ref, contexts_ref, book_ref, count_ref) = (&lock, &contexts, &book, &count);
     let open = move || -> MutexGuard<'_, Book> { book_ref.lock().unwrap_or_else(std::sync::PoisonError::into_inner) };
@@ -114,8 +115,9 @@ fn ride<P: Platform, L: RawLock<P>, T: Places>(
                 let released = book.released;
                 book.acquisitions.push((rider.at, released));
                 judge(&book, thread);
-                // A thread that found the lock free has not told the lock where it was.
-                book.from = if T::waits_since(thread).is_some() { rider.at } else { rider.leaves };
+                // One that has not waited may have found the lock free, and then has not told the lock where it was.
+                let is_known = rider.at == rider.leaves || T::waits_since(thread).is_some();
+                book.from = is_known.then_some(rider.at);
             }
             T::move_to(rider.leaves);
             // SAFETY: the lock is held. The access takes time, in which others come.
@@ -162,14 +164,12 @@ pub fn comes_round<P: Platform, L: RawLock<P>, T: Places>(riders: &[Rider]) {
 /// Where it goes to another one.
 pub fn in_order<P: Platform, L: RawLock<P>, T: Places>(riders: &[Rider]) {
     let judge = |book: &Book, thread: usize| {
-        if T::waits_since(thread).is_none() {
-            return;
-        }
-        let way_to = |rank: u32| (rank + P::ranks() - book.from - 1) % P::ranks();
+        let (Some(from), Some(_)) = (book.from, T::waits_since(thread)) else { return };
+        let way_to = |rank: u32| (rank + P::ranks() - from - 1) % P::ranks();
         let mine = riders[thread].at;
         for (waiter, since) in waiters::<T>(book, riders) {
             let in_order = since > book.released || way_to(mine) <= way_to(waiter.at);
-            assert!(in_order, "{}: from place {} to {mine}, past {}", L::INFO.id, book.from, waiter.at);
+            assert!(in_order, "{}: from place {from} to {mine}, past {}", L::INFO.id, waiter.at);
         }
     };
     ride::<P, L, T>(riders, judge, T::settle);

@@ -49,7 +49,10 @@ impl Threads for Riders {
             for (index, body) in bodies.into_iter().enumerate() {
                 scope.spawn(move || {
                     INDEX.set(Some(index));
-                    body();
+                    // The others would wait for ever for the lock that this one holds.
+                    if std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_err() {
+                        std::process::abort();
+                    }
                 });
             }
         });
