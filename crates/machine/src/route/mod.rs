@@ -13,6 +13,7 @@ use search::Search;
 
 /// Up to this many CPUs the tour is the shortest for certain.
 const EXACT: usize = 12;
+
 /// A round trip.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {

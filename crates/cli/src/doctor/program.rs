@@ -1,4 +1,4 @@
-//! `lockswap doctor`
+//! Whether lockswap can work on a program, which is read and never run.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -6,89 +6,28 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
 
-use lockswap_study::machine::Machine;
 use lockswap_study::runner::find_in_path;
 use serde::Serialize;
 
+use super::Check;
 use crate::elf::{closure, Image, Loaded};
 use crate::error::UserError;
-use crate::{hidden, library, terminal};
+use crate::library;
 
-/// Says whether lockswap can work here, and on a program, and if not, what to do about it.
-#[derive(clap::Args)]
-#[command(after_help = "\
-The program is only read, never run. Of a script, the interpreter is examined.
-
-Exit status: 0 if it can work, 1 if it cannot.
-
-Examples:
-  lockswap doctor                 this machine
-  lockswap doctor ./server        this machine and a program
-  lockswap doctor --json python3")]
-pub struct DoctorArgs {
-    /// Prints a JSON object
-    #[arg(long)]
-    json: bool,
-    /// Program to examine, searched in PATH if it has no slash
-    #[arg(value_name = "PROGRAM")]
-    program: Option<OsString>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Status {
-    Ok,
-    Note,
-    Problem,
-}
-
+/// What an object file imports that lockswap replaces.
 #[derive(Debug, Serialize)]
-struct Check {
-    name: &'static str,
-    status: Status,
-    found: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    remedy: Option<String>,
-}
-
-impl Check {
-    fn ok(name: &'static str, found: impl Into<String>) -> Self {
-        Self { name, status: Status::Ok, found: found.into(), remedy: None }
-    }
-
-    fn note(name: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { name, status: Status::Note, found: found.into(), remedy: Some(remedy.into()) }
-    }
-
-    fn problem(name: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { name, status: Status::Problem, found: found.into(), remedy: Some(remedy.into()) }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct Imports {
+pub struct Imports {
     object: PathBuf,
     symbols: Vec<String>,
 }
 
+/// What was found about a program.
 #[derive(Debug, Serialize)]
-struct Examined {
-    program: PathBuf,
-    checks: Vec<Check>,
-    imports: Vec<Imports>,
-}
-
-#[derive(Debug, Serialize)]
-struct Report {
-    schema: u32,
-    machine: Machine,
-    here: Vec<Check>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    program: Option<Examined>,
-    works: bool,
-    verdict: &'static str,
+pub struct Examined {
+    pub program: PathBuf,
+    pub checks: Vec<Check>,
+    pub imports: Vec<Imports>,
 }
 
 /// The functions that the preload library replaces, without their prefix.
@@ -130,155 +69,8 @@ const RUNTIME: [&str; 10] = [
     "libgcc_s.so",
 ];
 
-/// Key of the auxiliary vector under which the kernel says how much of the rseq area it fills.
-const AT_RSEQ_FEATURE_SIZE: usize = 27;
-
-/// Bytes of the rseq area up to and including the NUMA node.
-const RSEQ_WITH_NODE: usize = 28;
-
-/// Runs `lockswap doctor`.
-pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
-    let machine = Machine::here();
-    let here = here(&machine);
-    let program = args.program.as_deref().map(examine).transpose()?;
-    let all = || here.iter().chain(program.iter().flat_map(|p| &p.checks));
-    let works = !all().any(|c| c.status == Status::Problem);
-    let verdict = match &program {
-        _ if !works => "cannot work",
-        Some(examined) if examined.imports.is_empty() => "works, but nothing to replace",
-        _ => "works",
-    };
-    let report = Report { schema: 1, machine, here, program, works, verdict };
-    let text = if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { words(&report) };
-    terminal::print(&text)?;
-    Ok(if works { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn words(report: &Report) -> String {
-    let mut text = format!("this machine: {}\n", report.machine.words());
-    text += &checks_in_words(&report.here);
-    if let Some(examined) = &report.program {
-        text += &format!("\n{}\n", examined.program.display());
-        text += &checks_in_words(&examined.checks);
-    }
-    text + &format!("\nverdict: {}\n", report.verdict)
-}
-
-fn checks_in_words(checks: &[Check]) -> String {
-    let mut text = String::new();
-    for check in checks {
-        let status = match check.status {
-            Status::Ok => "ok",
-            Status::Note => "note",
-            Status::Problem => "PROBLEM",
-        };
-        text += &format!("  {status:<8} {:<16} {}\n", check.name, check.found);
-        if let Some(remedy) = &check.remedy {
-            text += &format!("  {:<8} {:<16} remedy: {remedy}\n", "", "");
-        }
-    }
-    text
-}
-
-fn here(machine: &Machine) -> Vec<Check> {
-    let mut checks = vec![preload_library(), glibc(machine.glibc.as_deref()), rseq()];
-    checks.push(match machine.cpus_allowed {
-        1 => Check::note(
-            "CPUs",
-            format!("1 of {} usable: a waiter that spins only keeps the holder from running", machine.cpus_online),
-            "widen the affinity mask (taskset), or choose locks that park (spin-then-park in 'lockswap list')",
-        ),
-        allowed => Check::ok("CPUs", format!("{allowed} of {} usable", machine.cpus_online)),
-    });
-    checks.push(match machine.cpu_quota {
-        Some(quota) if quota < machine.cpus_allowed as f64 => Check::note(
-            "cgroup quota",
-            format!(
-                "{quota:.2} CPUs' worth of time: the kernel stops all threads, lock holders too, when it is used up"
-            ),
-            "raise the quota (docker run --cpus, systemd CPUQuota=), or use no more threads than it has CPUs",
-        ),
-        Some(quota) => Check::ok("cgroup quota", format!("{quota:.2} CPUs' worth of time, no less than the CPUs")),
-        None => Check::ok("cgroup quota", "none"),
-    });
-    checks
-}
-
-fn preload_library() -> Check {
-    const NAME: &str = "preload library";
-    let path = match library::unpack() {
-        Ok(path) => path,
-        Err(error) => {
-            return Check::problem(
-                NAME,
-                error.to_string(),
-                "set XDG_CACHE_HOME to a folder of your own that you can write to",
-            )
-        }
-    };
-    let own = std::env::current_exe();
-    let run = own.and_then(|own| {
-        let mut command = Command::new(own);
-        command.arg(hidden::LOADED).env("LD_PRELOAD", &path).stdin(Stdio::null()).stdout(Stdio::null());
-        crate::selection::VARIABLES.iter().for_each(|name| {
-            command.env_remove(name);
-        });
-        command.output()
-    });
-    match run {
-        Ok(output) if output.status.success() => {
-            Check::ok(NAME, format!("{} ({} KiB), loads", path.display(), library::image().len() / 1024))
-        }
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let said = said.lines().next().unwrap_or("no message");
-            let found = format!("{} does not load: {said}", path.display());
-            Check::problem(NAME, found, "set XDG_CACHE_HOME to a folder on a file system that is not mounted noexec")
-        }
-        Err(error) => Check::problem(NAME, format!("cannot try it: {error}"), "reinstall lockswap"),
-    }
-}
-
-fn glibc(version: Option<&str>) -> Check {
-    const NAME: &str = "glibc";
-    let Some(version) = version else {
-        let remedy = "use a distribution on glibc 2.34 or later; others, such as musl's, are not supported";
-        return Check::problem(NAME, "not found in this process", remedy);
-    };
-    let mut numbers = version.split('.').map(|n| n.parse::<u32>().unwrap_or(0));
-    let known = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if known < (2, 34) {
-        return Check::problem(NAME, format!("{version}, older than 2.34"), "use a distribution of 2022 or later");
-    }
-    Check::ok(NAME, version)
-}
-
-fn rseq() -> Check {
-    const NAME: &str = "rseq";
-    let disabled = std::env::var("GLIBC_TUNABLES").is_ok_and(|v| v.split(':').any(|t| t == "glibc.pthread.rseq=0"));
-    if disabled {
-        let found = "switched off by GLIBC_TUNABLES: NUMA locks ask the kernel for their node, which is slower";
-        return Check::note(NAME, found, "unset GLIBC_TUNABLES, or leave out glibc.pthread.rseq=0");
-    }
-    match auxiliary(AT_RSEQ_FEATURE_SIZE) {
-        Some(size) if size >= RSEQ_WITH_NODE => Check::ok(NAME, format!("{size} bytes, with the NUMA node")),
-        found => {
-            let size = found.map_or("no feature size".into(), |s| format!("{s} bytes"));
-            let found = format!("{size}: NUMA locks ask the kernel for their node, which is slower");
-            Check::note(NAME, found, "a kernel from 6.3 on fills in the NUMA node")
-        }
-    }
-}
-
-/// A value that the kernel gave this process at its start.
-fn auxiliary(key: usize) -> Option<usize> {
-    const WORD: usize = size_of::<usize>();
-    let bytes = fs::read("/proc/self/auxv").ok()?;
-    let word = |bytes: &[u8]| bytes.try_into().ok().map(usize::from_ne_bytes);
-    bytes.chunks_exact(2 * WORD).find(|pair| word(&pair[..WORD]) == Some(key)).and_then(|pair| word(&pair[WORD..]))
-}
-
-fn examine(name: &OsStr) -> Result<Examined, UserError> {
+/// Reads the program that a shell would run under `name`.
+pub fn examine(name: &OsStr) -> Result<Examined, UserError> {
     let missing = || {
         let what = format!("{}: not found", name.to_string_lossy());
         UserError::new(what, "give its path, or add its folder to PATH")
@@ -496,12 +288,5 @@ mod tests {
         assert!(
             !is_replaced("pthread_mutexattr_init") && !is_replaced("mtx_lock_all") && !is_replaced("pthread_create")
         );
-    }
-
-    #[test]
-    fn old_and_foreign_c_libraries_are_problems() {
-        assert_eq!(glibc(Some("2.36")).status, Status::Ok);
-        assert_eq!(glibc(Some("2.31")).status, Status::Problem);
-        assert_eq!(glibc(None).status, Status::Problem);
     }
 }
