@@ -65,14 +65,14 @@ pub fn attempt<R>(workload: impl FnOnce() -> R) -> Result<R, Stuck> {
 impl Crew for Simulated<'_> {
     fn run(&self, threads: usize, timing: Timing, body: &(dyn Fn(&Member<'_>) + Sync)) -> Ns {
         platform::reset();
-        let signal = Signal::default();
+        let (signal, seed) = (Signal::default(), self.seed);
         let bodies = (0..threads)
             .map(|number| {
                 let cpu = self.machine.order[number % self.machine.order.len()];
                 let kind = &self.machine.kinds[self.machine.cpus[cpu as usize].kind as usize];
                 let kind = if kind.little { CoreKind::Little } else { CoreKind::Big };
                 let signal = &signal;
-                Box::new(move || body(&Member { number, pace: 1.0, kind, signal })) as Box<dyn FnOnce() + '_>
+                Box::new(move || body(&Member { number, pace: 1.0, kind, signal, seed })) as Box<dyn FnOnce() + '_>
             })
             .collect();
         let end = timing.warm_up + timing.duration;

@@ -1,5 +1,6 @@
 //! Who runs a workload: threads in places, and the signal that starts and ends what counts.
 
+use crate::random::Random;
 use lockswap_platform::{CoreKind, Ns};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::Mutex;
@@ -64,9 +65,16 @@ pub struct Member<'a> {
     pub kind: CoreKind,
     /// The phase of the run.
     pub signal: &'a Signal,
+    /// What the chances of this run follow.
+    pub seed: u64,
 }
 
 impl Member<'_> {
+    /// Its own sequence of random numbers.
+    pub(crate) fn random(&self) -> Random {
+        Random::seeded(self.seed, self.number as u64)
+    }
+
     /// `work` of any unit, as much of it as this thread does.
     #[inline]
     pub fn paced(&self, work: u64) -> u64 {

@@ -195,7 +195,7 @@ pub fn run<P: Platform, M: Mutex>(config: &Config, crew: &dyn Crew, mutexes: &[M
     let began = now::<P>();
     let (records, elapsed) = gather(crew, config.threads, config.timing, |member| {
         let mut me: Vec<_> = mutexes.iter().map(Mutex::thread).collect();
-        let mut random = Random::new(member.number);
+        let mut random = member.random();
         let mut record = Record::new(member, classes.len());
         let between = member.paced(config.between);
         loop {

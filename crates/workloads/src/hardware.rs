@@ -23,6 +23,8 @@ pub struct Hardware {
     pub seats: Vec<Seat>,
     /// Where the CPUs lie, by number; a CPU beyond the end has everything to itself.
     pub places: Vec<Place>,
+    /// What the chances of the workload follow.
+    pub seed: u64,
 }
 
 impl Crew for Hardware {
@@ -43,7 +45,7 @@ impl Crew for Hardware {
                     if let Err(error) = pinned {
                         panic!("cannot pin a thread to {seat:?}: {error}");
                     }
-                    body(&Member { number, pace, kind, signal });
+                    body(&Member { number, pace, kind, signal, seed: self.seed });
                 });
             }
             start.wait();

@@ -6,7 +6,6 @@
 
 use crate::avl::Avl;
 use crate::crew::{gather, Crew, Phase, Timing};
-use crate::random::Random;
 use crate::record::{Baton, Detail, Record};
 use crate::report::Report;
 use crate::{section, Mutex};
@@ -66,7 +65,7 @@ pub fn run<P: Platform, M: Mutex>(config: &Config, crew: &dyn Crew, mutex: &M) -
 
     let (tallies, elapsed) = gather(crew, config.threads, config.timing, |member| {
         let mut me = mutex.thread();
-        let mut random = Random::new(member.number);
+        let mut random = member.random();
         let mut tally = Tally { record: Record::new(member, classes.len()), inserted: 0, removed: 0 };
         // The operation itself is the same on every CPU; a slower one repeats the lookup.
         let (lookups, inside, external) = (member.paced(1), member.paced(config.inside), member.paced(config.external));

@@ -6,7 +6,6 @@
 
 use crate::crew::{gather, Crew, Phase, Timing};
 use crate::lines::{check, lines, touch};
-use crate::random::Random;
 use crate::record::{Baton, Detail, Record};
 use crate::report::Report;
 use crate::{section, Mutex};
@@ -39,7 +38,7 @@ pub fn run<P: Platform, M: Mutex>(config: &Config, crew: &dyn Crew, mutex: &M) -
     let (records, elapsed) = gather(crew, config.threads, config.timing, |member| {
         let mut me = mutex.thread();
         let mut record = Record::new(member, classes.len());
-        let mut random = Random::new(member.number);
+        let mut random = member.random();
         let (touches, ncs) = (member.paced(config.lines as u64), member.paced(config.ncs));
         loop {
             let seen = member.signal.phase();

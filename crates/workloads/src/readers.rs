@@ -3,7 +3,6 @@
 
 use crate::crew::{gather, Crew, Phase, Timing};
 use crate::lines::{check, lines, touch, Line};
-use crate::random::Random;
 use crate::record::Record;
 use crate::report::{About, Report};
 use crate::section::now;
@@ -53,7 +52,7 @@ pub fn run<P: Platform, L: ReadWrite>(config: &Config, crew: &dyn Crew, lock: &L
     let classes = &["", "read", "write"];
     let (records, elapsed) = gather(crew, config.threads, config.timing, |member| {
         let mut record = Record::new(member, classes.len());
-        let mut random = Random::new(member.number);
+        let mut random = member.random();
         let work = [config.reading, config.writing, config.outside].map(|steps| member.paced(steps));
         loop {
             let seen = member.signal.phase();

@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn the_baton_tells_who_waited_and_for_how_long() {
         let (baton, signal) = (Baton::default(), Signal::default());
-        let member = |number| Member { number, pace: 1.0, kind: CoreKind::Big, signal: &signal };
+        let member = |number| Member { number, pace: 1.0, kind: CoreKind::Big, signal: &signal, seed: 1 };
         assert!(baton.enter::<Native>(&member(0), 10, 11).is_none(), "nobody held it before");
         baton.leave(20);
         assert!(baton.enter::<Native>(&member(0), 21, 22).is_none(), "the same thread");

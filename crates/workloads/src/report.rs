@@ -296,7 +296,7 @@ mod tests {
 
     fn record(kind: CoreKind, ops: u64, waited: Ns, times: &[Ns]) -> Record {
         let signal = Signal::default();
-        let mut record = Record::new(&Member { number: 0, pace: 1.0, kind, signal: &signal }, 1);
+        let mut record = Record::new(&Member { number: 0, pace: 1.0, kind, signal: &signal, seed: 1 }, 1);
         (record.ops, record.waited) = (ops, waited);
         times.iter().for_each(|&time| record.time(0, time));
         record

@@ -163,7 +163,7 @@ impl Job {
 pub fn measure(text: &str) -> anyhow::Result<ExitCode> {
     let Job { work, seats } = serde_json::from_str(text).context("no job")?;
     let mutex = || Mutex::new(Kind::Normal);
-    let crew = Hardware { seats, places: look_around()? };
+    let crew = Hardware { seats, places: look_around()?, ..Hardware::default() };
     let line = match work {
         Work::Micro { uncontended, contended } => {
             // The last CPU: the first one serves most interrupts.
