@@ -50,8 +50,8 @@ impl Workload {
 
     /// The workload called `name`, as its paper has it.
     pub fn named(name: &str) -> Option<Self> {
-        let ncs =
-            ncs::Config { threads: THREADS, timing: Timing::lasting(0), lines: 2, ncs: 10_000, detail: Detail::Counts };
+        let (timing, detail) = (Timing::lasting(0), Detail::Counts);
+        let ncs = ncs::Config { threads: THREADS, timing, lines: 2, inside: ncs::INSIDE, ncs: 10_000, detail };
         Some(match name {
             "counter" => Workload::Counter(counter::Config::bare(THREADS)),
             "oversub" => Workload::Counter(counter::Config::oversubscribed(THREADS)),

@@ -11,7 +11,7 @@ use crate::terminal;
 use lockswap_locks::registry::Role;
 use lockswap_platform::Ns;
 use lockswap_workloads::crew::Timing;
-use lockswap_workloads::ncs::Config;
+use lockswap_workloads::ncs::{self, Config};
 use lockswap_workloads::record::Detail;
 use serde_json::{json, Map};
 use std::process::ExitCode;
@@ -59,7 +59,8 @@ pub fn run(args: &NcsArgs, common: &Common) -> anyhow::Result<ExitCode> {
         for &ncs in &args.ncs {
             for lock in &locks {
                 for lines in [args.lines as usize, 0] {
-                    let config = Config { threads, timing, lines, ncs, detail: Detail::Handoffs };
+                    let inside = if lines == 0 { 0 } else { ncs::INSIDE };
+                    let config = Config { threads, timing, lines, inside, ncs, detail: Detail::Handoffs };
                     let about = json!({
                         "ncs_ns": ncs, "lines": lines, "little": args.options.little.as_ref().map(ToString::to_string),
                     });
