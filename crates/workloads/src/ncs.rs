@@ -10,10 +10,12 @@ use crate::record::{Baton, Detail, Record};
 use crate::report::Report;
 use crate::{section, Mutex};
 use lockswap_platform::{Ns, Platform};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What to run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "NcsConfig", deny_unknown_fields)]
 pub struct Config {
     /// Threads.
     pub threads: usize,
@@ -25,6 +27,13 @@ pub struct Config {
     pub ncs: Ns,
     /// What is noted.
     pub detail: Detail,
+}
+
+impl Config {
+    /// The paper's figure 10: 10 us between two critical sections. Two lines are a guess.
+    pub const fn new(threads: usize) -> Self {
+        Self { threads, timing: Timing::lasting(200_000_000), lines: 2, ncs: 10_000, detail: Detail::Handoffs }
+    }
 }
 
 /// Runs the workload on `mutex`. The times are waits for the lock.
