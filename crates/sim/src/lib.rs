@@ -13,6 +13,7 @@ mod platform;
 
 pub use crew::{attempt, Simulated};
 pub use engine::{Stuck, Totals};
-pub use job::{cpu_time, Failure, Finished, Job, Workload};
+pub use job::{cpu_time, Failure, Finished, Job};
+pub use lockswap_workloads::workload::Workload;
 pub use machine::{Invalid, Machine, Ps};
 pub use platform::Sim;

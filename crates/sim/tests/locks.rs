@@ -74,6 +74,23 @@ fn nobody_starves_under_locks_that_are_fair_in_the_long_term() {
     }
 }
 
+/// LibASL-OPT: without targets, the window of little cores is the one that is set; 0 is first come, first served.
+#[test]
+fn a_window_holds_without_a_target() {
+    let m1 = machine("apple-m1");
+    let shares = [None, Some("0")].map(|window| {
+        let mut workload = Workload::named("epochs").expect("epochs");
+        window.map_or(Ok(()), |window| workload.set("window", window)).expect("a window");
+        let workload = workload.with(8, 20_000_000);
+        let run = Job { machine: &m1, workload, lock: "asl", seed: 1 }.run().expect("epochs");
+        let of = |kind: &str| {
+            run.report.per_thread.iter().filter(|thread| thread.kind == kind).map(|thread| thread.ops).sum::<u64>()
+        };
+        of("little") as f64 / of("big") as f64
+    });
+    assert!(shares[0] < 0.5 && shares[1] > 0.8, "little to big, without a window and with 0: {shares:?}");
+}
+
 #[test]
 fn thousands_of_threads_run() {
     let amd = machine("amd-2990wx");

@@ -7,7 +7,8 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 /// A place for a thread.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Seat {
     /// The CPU.
     pub cpu: usize,

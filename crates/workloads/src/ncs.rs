@@ -10,13 +10,15 @@ use crate::record::{Baton, Detail, Record};
 use crate::report::Report;
 use crate::{section, Mutex};
 use lockswap_platform::{Ns, Platform};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Steps for 100 increments, a cycle each: the paper's array.
 pub const INSIDE: u64 = 17;
 
 /// What to run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "NcsConfig", deny_unknown_fields)]
 pub struct Config {
     /// Threads.
     pub threads: usize,
@@ -30,6 +32,20 @@ pub struct Config {
     pub ncs: Ns,
     /// What is noted.
     pub detail: Detail,
+}
+
+impl Config {
+    /// The paper's figure 10: 10 us between two critical sections. Two lines are a guess.
+    pub const fn new(threads: usize) -> Self {
+        Self {
+            threads,
+            timing: Timing::lasting(200_000_000),
+            lines: 2,
+            inside: INSIDE,
+            ncs: 10_000,
+            detail: Detail::Handoffs,
+        }
+    }
 }
 
 /// Runs the workload on `mutex`. The times are waits for the lock.

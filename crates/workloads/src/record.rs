@@ -3,6 +3,8 @@
 use crate::crew::{Crew, Member};
 use hdrhistogram::Histogram;
 use lockswap_platform::{CoreKind, Ns, Platform};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The longest time that a histogram tells from longer ones, ns.
@@ -17,7 +19,7 @@ pub fn histogram() -> Histogram<u64> {
 }
 
 /// How much is noted about each acquisition of the lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Detail {
     /// That there was one.

@@ -7,14 +7,18 @@ mod reproduce;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Mutex;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use lockswap_platform::{parse_duration, Ns};
 use lockswap_sim::{Failure, Finished, Job, Stuck};
 use lockswap_study::export::OutputFile;
+use lockswap_study::runner::Interrupt;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::terminal;
+use crate::error::UserError;
+use crate::setting::pair;
+use crate::{picture, terminal};
 use output::Picture;
 pub use plan::Plan;
 
@@ -89,11 +93,6 @@ fn duration(text: &str) -> Result<Ns, String> {
     }
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("write KEY=VALUE")?;
-    Ok((key.to_owned(), value.to_owned()))
-}
-
 /// One run of a plan, and what became of it.
 pub struct Row {
     pub lock: String,
@@ -107,26 +106,21 @@ pub fn run(args: SimArgs) -> anyhow::Result<ExitCode> {
         return reproduce::run(args);
     }
     let plan = Plan::new(&args)?;
-    let prepare =
-        |path: &PathBuf| OutputFile::prepare(path).with_context(|| format!("cannot write {}", path.display()));
-    let json = args.export_json.as_ref().map(prepare).transpose()?;
-    let csv = args.export_csv.as_ref().map(prepare).transpose()?;
-    let pictures: Vec<(&Picture, OutputFile)> =
-        args.plot.iter().map(|picture| Ok((picture, prepare(&picture.file)?))).collect::<anyhow::Result<_>>()?;
-    let rows = run_all(&plan.jobs());
+    let files = Files::prepare(&args)?;
+    let interrupt = Interrupt::on(&[SIGINT, SIGTERM, SIGHUP])?;
+    let mut written = Throttle::default();
+    let rows = run_each(&plan.jobs(), |rows| {
+        if let Some(signal) = interrupt.signal() {
+            files.write(&plan, rows, false)?;
+            terminal::print(&output::table(&plan, rows))?;
+            // Nobody can stop a simulation from outside: it ends with the process.
+            eprintln!("interrupted: the table shows what was simulated until then");
+            std::process::exit(128 + signal);
+        }
+        written.now_and_then(rows, || files.write(&plan, rows, true))
+    })?;
+    files.write(&plan, &rows, false)?;
     terminal::print(&output::table(&plan, &rows))?;
-    let written = |file: &OutputFile, content: Vec<u8>| {
-        file.replace(&content).with_context(|| format!("cannot write {}", file.path().display()))
-    };
-    if let Some(file) = &json {
-        written(file, output::json(&plan, &rows)?)?;
-    }
-    if let Some(file) = &csv {
-        written(file, output::csv(&plan, &rows).into_bytes())?;
-    }
-    for (picture, file) in &pictures {
-        written(file, output::draw(picture, &plan, &rows))?;
-    }
     let failures = output::failures(&rows);
     if failures.is_empty() {
         return Ok(ExitCode::SUCCESS);
@@ -136,31 +130,110 @@ pub fn run(args: SimArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
+/// The files to write, checked before anything runs.
+struct Files<'a> {
+    json: Option<OutputFile>,
+    csv: Option<OutputFile>,
+    pictures: Vec<(&'a Picture, OutputFile)>,
+}
+
+impl<'a> Files<'a> {
+    fn prepare(args: &'a SimArgs) -> Result<Self, UserError> {
+        let prepare = |path: &PathBuf| picture::prepare(path);
+        Ok(Self {
+            json: args.export_json.as_ref().map(prepare).transpose()?,
+            csv: args.export_csv.as_ref().map(prepare).transpose()?,
+            pictures: args
+                .plot
+                .iter()
+                .map(|plot| Ok((plot, prepare(&plot.file)?)))
+                .collect::<Result<_, UserError>>()?,
+        })
+    }
+
+    /// Writes what is there; in the middle, pictures and what keeps nothing must wait.
+    fn write(&self, plan: &Plan, rows: &[Option<Row>], middle: bool) -> anyhow::Result<()> {
+        let wanted = |file: &&OutputFile| !middle || !file.is_stream();
+        if let Some(file) = self.json.as_ref().filter(wanted) {
+            picture::replace(file, &output::json(plan, rows)?)?;
+        }
+        if let Some(file) = self.csv.as_ref().filter(wanted) {
+            picture::replace(file, output::csv(plan, rows).as_bytes())?;
+        }
+        for (picture, file) in self.pictures.iter().filter(|_| !middle) {
+            picture::replace(file, &output::draw(picture, plan, rows))?;
+        }
+        Ok(())
+    }
+}
+
+/// Keeps the writing of new rows below a tenth of the time.
+#[derive(Default)]
+struct Throttle {
+    rows: usize,
+    earliest: Option<Instant>,
+}
+
+impl Throttle {
+    fn now_and_then(&mut self, rows: &[Option<Row>], write: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let (begin, rows) = (Instant::now(), rows.iter().flatten().count());
+        if rows == self.rows || self.earliest.is_some_and(|earliest| begin < earliest) {
+            return Ok(());
+        }
+        write()?;
+        (self.rows, self.earliest) = (rows, Some(Instant::now() + 9 * begin.elapsed()));
+        Ok(())
+    }
+}
+
 /// Makes all runs, on all CPUs of the host; results are in the order of the jobs.
 pub fn run_all(jobs: &[Job<'_>]) -> Vec<Row> {
-    let progress = indicatif::ProgressBar::new(jobs.len() as u64);
+    run_each(jobs, |_| Ok(())).unwrap_or_default().into_iter().flatten().collect()
+}
+
+/// How often somebody looks whether the user wants no more.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Makes all runs, on all CPUs of the host; `look` sees what there is, after each run and every now and then. What it cannot
+/// do ends everything.
+fn run_each(
+    jobs: &[Job<'_>],
+    mut look: impl FnMut(&[Option<Row>]) -> anyhow::Result<()>,
+) -> anyhow::Result<Vec<Option<Row>>> {
+    let bar = crate::compare::bar(jobs.len() as u64);
     let next = AtomicUsize::new(0);
-    let rows: Mutex<Vec<Option<Row>>> = Mutex::new(jobs.iter().map(|_| None).collect());
+    let mut rows: Vec<Option<Row>> = jobs.iter().map(|_| None).collect();
     let workers = std::thread::available_parallelism().map_or(1, |n| n.get()).min(jobs.len().max(1));
     std::thread::scope(|scope| {
+        let (sender, finished) = mpsc::channel();
         for _ in 0..workers {
-            scope.spawn(|| loop {
-                // Relaxed: each job is taken once; the threads' ends publish the results.
+            let (next, bar, sender) = (&next, &bar, sender.clone());
+            scope.spawn(move || loop {
+                // Relaxed: each job is taken once; the channel publishes the results.
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let Some(job) = jobs.get(index) else { break };
-                let row = Row {
-                    lock: job.lock.to_owned(),
-                    threads: job.workload.threads() as u32,
-                    seed: job.seed,
-                    outcome: job.run(),
-                };
-                rows.lock().expect("no worker panicked")[index] = Some(row);
-                progress.inc(1);
+                let (lock, threads) = (job.lock.to_owned(), job.workload.threads() as u32);
+                bar.set_message(format!("{lock}, {threads} threads"));
+                let row = Row { lock, threads, seed: job.seed, outcome: job.run() };
+                if sender.send((index, row)).is_err() {
+                    break;
+                }
             });
         }
-    });
-    progress.finish_and_clear();
-    rows.into_inner().expect("no worker panicked").into_iter().flatten().collect()
+        drop(sender);
+        loop {
+            match finished.recv_timeout(LOOK) {
+                Ok((index, row)) => rows[index] = Some(row),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            bar.set_position(rows.iter().flatten().count() as u64);
+            look(&rows)?;
+        }
+        anyhow::Ok(())
+    })?;
+    bar.finish_and_clear();
+    Ok(rows)
 }
 
 /// What a run failed of, for people.

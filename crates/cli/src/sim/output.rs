@@ -4,12 +4,11 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use lockswap_plot::{Axis, Chart, Format, Series};
-use lockswap_sim::Finished;
+use lockswap_sim::{Finished, Workload};
 use lockswap_workloads::report::Report;
-use serde_json::{json, Value};
 
 use super::{why, Plan, Row};
-use crate::terminal;
+use crate::{results, terminal};
 
 /// What a picture shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +46,9 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 /// The runs of one lock with so many threads.
-fn runs<'a>(rows: &'a [Row], lock: &'a str, threads: u32) -> impl Iterator<Item = &'a Finished> {
+fn runs<'a>(rows: &'a [Option<Row>], lock: &'a str, threads: u32) -> impl Iterator<Item = &'a Finished> {
     rows.iter()
+        .flatten()
         .filter(move |row| row.lock == lock && row.threads == threads)
         .filter_map(|row| row.outcome.as_ref().ok())
 }
@@ -62,14 +62,15 @@ fn time(ns: f64) -> String {
 }
 
 /// The table, and what its columns mean.
-pub fn table(plan: &Plan, rows: &[Row]) -> String {
+pub fn table(plan: &Plan, rows: &[Option<Row>]) -> String {
     let mut text = format!("{}: {}, simulated\nworkload {}", plan.machine.id, plan.machine.title, plan.name);
     for (key, value) in &plan.settings {
         let _ = write!(text, ", {key}={value}");
     }
     let seeds = if plan.seeds.len() > 1 { format!(", mean of {} seeds", plan.seeds.len()) } else { String::new() };
     let _ = writeln!(text, ", {} of virtual time{seeds}\n", time(plan.duration as f64));
-    let times = rows.iter().filter_map(|row| row.outcome.as_ref().ok()).map(|run| run.report.timed.as_str()).next();
+    let times =
+        rows.iter().flatten().filter_map(|row| row.outcome.as_ref().ok()).map(|run| run.report.timed.as_str()).next();
     let timed = format!("{} p99", times.unwrap_or("wait"));
     let headings =
         ["lock", "threads", "M ops/s", "fairness", "waiters", "in node", "lock passes", "data comes", &timed];
@@ -103,53 +104,70 @@ pub fn table(plan: &Plan, rows: &[Row]) -> String {
 }
 
 /// What went wrong, run by run.
-pub fn failures(rows: &[Row]) -> String {
-    let failed = rows.iter().filter_map(|row| Some((row, row.outcome.as_ref().err()?)));
+pub fn failures(rows: &[Option<Row>]) -> String {
+    let failed = rows.iter().flatten().filter_map(|row| Some((row, row.outcome.as_ref().err()?)));
     failed
         .map(|(row, failure)| format!("{} with {} threads, seed {}: {}", row.lock, row.threads, row.seed, why(failure)))
         .collect()
 }
 
 /// Everything, the same for the same seed on every host.
-pub fn json(plan: &Plan, rows: &[Row]) -> serde_json::Result<Vec<u8>> {
-    let result = |row: &Row| {
-        let mut object = match &row.outcome {
-            Ok(run) => {
-                let mut object = serde_json::to_value(&run.report).unwrap_or_default();
-                object["simulation"] = json!({
-                    "memory_operations": run.totals.operations,
-                    "misses": run.totals.misses,
-                    "virtual_ns": run.totals.end / 1000,
-                });
-                object
-            }
-            Err(failure) => json!({ "threads": row.threads, "failure": why(failure) }),
-        };
-        object["lock"] = Value::from(row.lock.clone());
-        object["seed"] = Value::from(row.seed);
-        object
+pub fn json(plan: &Plan, rows: &[Option<Row>]) -> serde_json::Result<Vec<u8>> {
+    let machine = results::Machine {
+        id: plan.machine.id.clone(),
+        title: plan.machine.title.clone(),
+        cpus: plan.machine.cpu_count(),
+        host: None,
     };
-    let document = json!({
-        "schema": 1,
-        "tool": concat!("lockswap ", env!("CARGO_PKG_VERSION")),
-        "simulated": true,
-        "machine": { "id": plan.machine.id, "title": plan.machine.title, "cpus": plan.machine.cpu_count() },
-        "workload": { "name": plan.name, "config": plan.workload.to_json() },
-        "settings": plan.settings.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>(),
-        "duration_ns": plan.duration,
-        "results": rows.iter().map(result).collect::<Vec<_>>(),
+    let settings: Vec<String> = plan.settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let about = results::About {
+        simulated: true,
+        machine: &machine,
+        workload: &plan.name,
+        settings: &settings,
+        seed: plan.seeds[0],
+    };
+    let workloads: Vec<Workload> = plan.threads.iter().map(|&threads| plan.workload(threads)).collect();
+    let settings = plan.locks.iter().flat_map(|lock| workloads.iter().map(move |workload| (lock, workload)));
+    let measurements = settings.map(|(lock, workload)| results::Measurement {
+        lock,
+        workload,
+        little: None,
+        seats: &[],
+        rounds: rounds(rows, lock, workload.threads() as u32),
     });
-    let mut text = serde_json::to_vec_pretty(&document)?;
-    text.push(b'\n');
-    Ok(text)
+    let failed = |row: &Row| {
+        Some(results::Failed {
+            lock: row.lock.clone(),
+            threads: row.threads as usize,
+            seed: row.seed,
+            what: why(row.outcome.as_ref().err()?),
+            config: plan.workload(row.threads).config(),
+        })
+    };
+    results::json(&about, measurements, rows.iter().flatten().filter_map(failed).collect())
+}
+
+/// The runs of one lock with so many threads, as rounds.
+fn rounds(rows: &[Option<Row>], lock: &str, threads: u32) -> Vec<results::Round> {
+    let of = |row: &Row| {
+        let run = row.outcome.as_ref().ok()?;
+        let simulation = results::Simulation {
+            memory_operations: run.totals.operations,
+            misses: run.totals.misses,
+            virtual_ns: run.totals.end / 1000,
+        };
+        Some(results::Round { seed: row.seed, report: run.report.clone(), simulation: Some(simulation) })
+    };
+    rows.iter().flatten().filter(|row| row.lock == lock && row.threads == threads).filter_map(of).collect()
 }
 
 /// One line per run.
-pub fn csv(plan: &Plan, rows: &[Row]) -> String {
+pub fn csv(plan: &Plan, rows: &[Option<Row>]) -> String {
     let mut text = "machine,workload,lock,threads,seed,throughput,fairness_factor,cv,jain,waiters,within_core,within_llc,within_node,\
                     contention_ns,handover_ns,p50_ns,p99_ns,max_ns\n"
         .to_owned();
-    for row in rows {
+    for row in rows.iter().flatten() {
         let Ok(run) = &row.outcome else { continue };
         let report = &run.report;
         let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
@@ -183,11 +201,11 @@ pub fn csv(plan: &Plan, rows: &[Row]) -> String {
 }
 
 /// The file of a picture.
-pub fn draw(picture: &Picture, plan: &Plan, rows: &[Row]) -> Vec<u8> {
+pub fn draw(picture: &Picture, plan: &Plan, rows: &[Option<Row>]) -> Vec<u8> {
     chart(picture.shown, plan, rows).render(picture.format)
 }
 
-fn chart(shown: Shown, plan: &Plan, rows: &[Row]) -> Chart {
+fn chart(shown: Shown, plan: &Plan, rows: &[Option<Row>]) -> Chart {
     let title = format!("{} on {} (simulated)", plan.name, plan.machine.title);
     let threads = || Axis::log("threads").ticks(plan.threads.iter().map(|threads| f64::from(*threads)));
     let over_threads = |number: fn(&Report) -> f64| {

@@ -3,10 +3,11 @@
 use std::fs;
 
 use lockswap_locks::registry::{self, Role};
-use lockswap_sim::{Invalid, Job, Machine, Workload};
+use lockswap_sim::{Job, Machine, Workload};
+use lockswap_workloads::invalid::Invalid;
 
 use super::SimArgs;
-use crate::error::{UserError, USAGE};
+use crate::error::UserError;
 
 /// All runs of a sweep.
 pub struct Plan {
@@ -20,10 +21,6 @@ pub struct Plan {
     pub settings: Vec<(String, String)>,
 }
 
-fn user(invalid: Invalid) -> UserError {
-    UserError::new(invalid.what, invalid.remedy).with_status(USAGE)
-}
-
 /// Keys that begin like this are the machine's.
 fn is_the_machines(key: &str) -> bool {
     let section = key.split('.').next().unwrap_or_default();
@@ -33,11 +30,11 @@ fn is_the_machines(key: &str) -> bool {
 /// The machine called `name`, or that of the file of that name.
 pub fn machine(name: &str, changes: &[(String, String)]) -> Result<Machine, UserError> {
     if !name.contains('/') && !name.ends_with(".toml") {
-        return Machine::built_in(name, changes).map_err(user);
+        return Ok(Machine::built_in(name, changes)?);
     }
     let text = fs::read_to_string(name)
         .map_err(|error| UserError::new(format!("cannot read the machine file {name}: {error}"), "check its path"))?;
-    Machine::parse(name, &text, changes).map_err(user)
+    Ok(Machine::parse(name, &text, changes)?)
 }
 
 /// The ids of the locks that can be simulated: those of the catalogue, not glibc's.
@@ -53,13 +50,8 @@ impl Plan {
     pub fn new(args: &SimArgs) -> Result<Self, UserError> {
         let (of_machine, own): (Vec<_>, Vec<_>) = args.set.iter().cloned().partition(|(key, _)| is_the_machines(key));
         let machine = machine(&args.machine, &of_machine)?;
-        let Some(mut workload) = Workload::named(&args.workload) else {
-            let remedy = format!("use one of: {}", Workload::NAMES.join(", "));
-            return Err(UserError::new(format!("there is no workload '{}'", args.workload), remedy).with_status(USAGE));
-        };
-        for (key, value) in &own {
-            workload.set(key, value).map_err(user)?;
-        }
+        let mut workload = Workload::named(&args.workload)?;
+        own.iter().try_for_each(|(key, value)| workload.set(key, value))?;
         let role = if workload.wants_rwlocks() { Role::RwLock } else { Role::Mutex };
         let mut locks = args.locks.clone();
         if role == Role::RwLock && args.locks == SimArgs::DEFAULT_LOCKS {
@@ -68,8 +60,7 @@ impl Plan {
         for lock in &locks {
             if !simulated(role).any(|id| id == lock) {
                 let what = format!("there is no {} lock '{lock}' to simulate", role.name());
-                let remedy = format!("use one of: {}", simulated(role).collect::<Vec<_>>().join(", "));
-                return Err(UserError::new(what, remedy).with_status(USAGE));
+                return Err(Invalid::unknown(what, lock, simulated(role)).into());
             }
         }
         let mut threads = args.threads.clone();
@@ -82,14 +73,18 @@ impl Plan {
         Ok(Plan { machine, name, workload, locks, threads, duration, seeds, settings })
     }
 
+    /// What so many threads do.
+    pub fn workload(&self, threads: u32) -> Workload {
+        self.workload.clone().with(threads as usize, self.duration)
+    }
+
     /// The runs, by lock, number of threads and seed.
     pub fn jobs(&self) -> Vec<Job<'_>> {
         let mut jobs = Vec::new();
         for lock in &self.locks {
             for threads in &self.threads {
                 for seed in &self.seeds {
-                    let workload = self.workload.clone().with(*threads as usize, self.duration);
-                    jobs.push(Job { machine: &self.machine, workload, lock, seed: *seed });
+                    jobs.push(Job { machine: &self.machine, workload: self.workload(*threads), lock, seed: *seed });
                 }
             }
         }

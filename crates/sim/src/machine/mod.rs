@@ -6,7 +6,7 @@ use crate::engine::cores::MAX_CORES;
 use file::{File, Llc, Numbering, Placement};
 use lockswap_machine::matrix::Matrix;
 use lockswap_machine::route::Route;
-use std::fmt;
+pub use lockswap_workloads::invalid::Invalid;
 
 /// A time or a duration in picoseconds.
 pub type Ps = u64;
@@ -26,29 +26,6 @@ const BUILT_IN: &[(&str, &str)] = &[
 
 /// Node groups that the engine's masks have room for.
 const MAX_CLUSTERS: usize = 64;
-
-/// Why there is no such machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Invalid {
-    /// What is wrong, and where.
-    pub what: String,
-    /// How to put it right.
-    pub remedy: String,
-}
-
-impl Invalid {
-    fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Invalid { what: what.into(), remedy: remedy.into() }
-    }
-}
-
-impl fmt::Display for Invalid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)
-    }
-}
-
-impl std::error::Error for Invalid {}
 
 /// A logical CPU.
 #[derive(Clone, Copy, Debug)]
@@ -139,12 +116,9 @@ impl Machine {
     /// The machine called `id`, with some keys set to other values: `("latency.remote", "130")`.
     pub fn built_in(id: &str, changes: &[(String, String)]) -> Result<Self, Invalid> {
         let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == id) else {
-            let known: Vec<_> = Self::ids().collect();
-            let remedy = format!(
-                "use one of: {}; or the path of a machine file (with a / or ending in .toml)",
-                known.join(", ")
-            );
-            return Err(Invalid::new(format!("there is no machine '{id}'"), remedy));
+            let mut unknown = Invalid::unknown(format!("there is no machine '{id}'"), id, Self::ids());
+            unknown.remedy += "; or the path of a machine file (with a / or ending in .toml)";
+            return Err(unknown);
         };
         Self::parse(id, text, changes)
     }
@@ -410,7 +384,7 @@ fn distances(file: &File, clusters: u32, nodes: u32) -> Result<Vec<Ps>, Problem>
 
 fn costs(file: &File) -> Result<Costs, Problem> {
     let (latency, core, fabric, scheduler) = (&file.latency, &file.core, &file.fabric, &file.scheduler);
-     for (key, share) in [("core.stream", core.stream), ("fabric.near" fabric.near), ("fabric.jitter", fabric.jitter)] {
+    for (key, share) in [("core.stream", core.stream), ("fabric.near", fabric.near), ("fabric.jitter", fabric.jitter)] {
         if !(0.0..=1.0).contains(&share) {
             return Err((key.into(), format!("is {share}, not in 0 to 1")));
         }
@@ -470,9 +444,7 @@ fn costs(file: &File) -> Result<Costs, Problem> {
 
 /// Sets `key`, as `latency.remote` or `kind.little.speed`, to `value`.
 fn set(table: &mut toml::Table, key: &str, value: &str) -> Result<(), Invalid> {
-    let unknown = |known: Vec<&str>| {
-        Invalid::new(format!("the machine has no key '{key}'"), format!("use one of: {}", known.join(", ")))
-    };
+    let unknown = |known: Vec<&str>| Invalid::unknown(format!("the machine has no key '{key}'"), key, known);
     let parsed = format!("v = {value}")
         .parse::<toml::Table>()
         .or_else(|_| format!("v = '{value}'").parse::<toml::Table>())
