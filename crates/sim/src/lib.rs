@@ -4,12 +4,14 @@
 //! is read from a TOML file; a [`Job`] runs a workload of `lockswap-workloads` on it. `docs/simulator.md` says what the
 //! model knows and what it does not.
 
+mod coroutines;
 mod crew;
 mod engine;
 mod epochs;
 mod job;
 mod machine;
 mod platform;
+mod word;
 
 pub use crew::{attempt, Simulated};
 pub use engine::{Stuck, Totals};

@@ -11,6 +11,7 @@ use super::cores::CoreSet;
 use super::events::Kind;
 use super::{Engine, Load, Thread, NOBODY};
 use crate::machine::Ps;
+use crate::word::Place;
 
 /// A request that waits for a line.
 #[derive(Clone, Copy)]
@@ -80,39 +81,6 @@ impl Line {
             watchers: Vec::new(),
             pending: Vec::new(),
             committed: Vec::new(),
-        }
-    }
-}
-
-/// The atomic integer at an address.
-#[derive(Clone, Copy)]
-pub struct Place {
-    pub address: usize,
-    pub bytes: u8,
-}
-
-impl Place {
-    pub fn read(self) -> u64 {
-        let pointer = std::ptr::with_exposed_provenance::<u8>(self.address);
-        // SAFETY: a `Word` of that size is there, and virtual threads run one at a time.
-        unsafe {
-            match self.bytes {
-                1 => u64::from(*pointer),
-                4 => u64::from(*pointer.cast::<u32>()),
-                _ => *pointer.cast::<u64>(),
-            }
-        }
-    }
-
-    pub fn write(self, value: u64) {
-        let pointer = std::ptr::with_exposed_provenance_mut::<u8>(self.address);
-        // SAFETY: as above.
-        unsafe {
-            match self.bytes {
-                1 => *pointer = value as u8,
-                4 => *pointer.cast::<u32>() = value as u32,
-                _ => *pointer.cast::<u64>() = value,
-            }
         }
     }
 }
