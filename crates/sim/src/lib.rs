@@ -7,6 +7,7 @@
 mod crew;
 mod engine;
 mod epochs;
+pub mod host;
 mod job;
 mod machine;
 mod platform;
