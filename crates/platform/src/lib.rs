@@ -10,6 +10,7 @@
 extern crate std;
 
 mod native;
+pub mod patience;
 mod single;
 mod time;
 mod topology;

@@ -345,6 +345,10 @@ impl Platform for Sim {
         engine::keep_busy(ns * 1000);
     }
 
+    fn yield_cpu() {
+        schedule::yield_cpu();
+    }
+
     fn sleep(ns: Ns) {
         schedule::sleep(ns * 1000);
     }

@@ -1,32 +1,31 @@
 //! How a native thread waits. System calls are made directly, so that a wait is never a cancellation point and never
 //! changes `errno`.
 
+use crate::patience::{LONGEST_NAP, NAP_AFTER, SHORTEST_NAP, SPIN_ROUNDS};
 use crate::{Clock, Deadline, Ns, Wake};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use syscalls::{syscall, Errno, Sysno};
 
-/// Pause instructions before a spinning waiter starts to yield: about 20 us on the machines this was tuned on, an order
-/// of magnitude more than a hand-off between CPUs and two orders less than a scheduler slice.
-const SPIN_ROUNDS: u32 = 1_000;
-/// Yields before it starts to nap. With more threads than CPUs a yield lets the thread run that this one waits for; with
-/// nobody else to run, all of them take about 150 us.
-const YIELD_ROUNDS: u32 = 512;
-/// The first nap, ns; each further one is twice as long.
-const SHORTEST_NAP: Ns = 20_000;
-/// The longest nap, ns: bounds the CPU time of a waiter whose holder sleeps, and the delay of its hand-off.
-const LONGEST_NAP: Ns = 500_000;
+/// A yield that took less, ns, found nobody else on the CPU: a switch to another thread and back takes longer.
+const ALONE: Ns = 1_000;
+/// Most pauses between two yields that find nobody: about 2 us, so that little of a wait is spent in system calls, where
+/// the end of the wait would be noticed late.
+const MOST_PAUSES: u32 = 127;
 
-/// The stages of one wait: spin, then yield, then nap. Without the nap a waiter of real-time priority would keep a holder
-/// of lower priority off the CPU for ever.
+/// The stages of one wait, see [`crate::patience`].
 pub struct Patience {
     rounds: u32,
+    /// Pauses before the yield that comes next.
+    pauses: u32,
+    /// When it first left the CPU; 0 before.
+    since: Ns,
     nap: Ns,
 }
 
 impl Patience {
     #[inline]
     pub fn new() -> Self {
-        Patience { rounds: 0, nap: SHORTEST_NAP }
+        Patience { rounds: 0, pauses: 0, since: 0, nap: SHORTEST_NAP }
     }
 
     /// Waits one round, for at most about `limit` ns.
@@ -42,9 +41,15 @@ impl Patience {
 
     #[cold]
     fn leave_cpu(&mut self, limit: Option<Ns>) {
-        if self.rounds < SPIN_ROUNDS + YIELD_ROUNDS {
-            self.rounds += 1;
+        let begin = now(Clock::Monotonic);
+        if self.since == 0 {
+            self.since = begin;
+        }
+        if begin - self.since < NAP_AFTER {
             yield_cpu();
+            let alone = now(Clock::Monotonic) - begin < ALONE;
+            self.pauses = if alone { (2 * self.pauses + 1).min(MOST_PAUSES) } else { 0 };
+            self.rounds = SPIN_ROUNDS - self.pauses;
         } else {
             nap(self.nap.min(limit.unwrap_or(Ns::MAX)));
             self.nap = (self.nap * 2).min(LONGEST_NAP);

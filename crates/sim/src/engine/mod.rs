@@ -72,6 +72,8 @@ pub struct Thread {
     pub not_before: Ps,
     /// What was left to compute when it lost its CPU.
     remaining: Option<Ps>,
+    /// It looks at the clock until then, on a CPU or not.
+    busy_until: Option<Ps>,
     /// It may go on when it gets a CPU.
     ready: bool,
     pub load: Load,
@@ -84,6 +86,8 @@ pub struct Thread {
     pub in_condition: bool,
     /// The condition under evaluation has written.
     pub wrote: bool,
+    /// The condition under evaluation has offered the CPU to others, which it does again and again.
+    yielded: bool,
     pub watched: Vec<(u32, u32)>,
     timed_out: bool,
     /// The line of the last miss, and its distance from the one before.
@@ -297,9 +301,13 @@ fn pass(time: Ps) {
     settle();
 }
 
-/// Keeps the CPU for `time`, however fast it is.
+/// Looks at the clock until `time` has passed, however fast the CPU is, and whether the thread has it or not.
 pub fn keep_busy(time: Ps) {
+    let engine = engine();
+    let until = engine.now + time;
+    engine.me().busy_until = Some(until);
     pass(time);
+    self::engine().me().busy_until = None;
 }
 
 /// Computes what takes `time` at speed 1.
@@ -354,6 +362,7 @@ pub fn begin_condition() {
     thread.watched.clear();
     thread.in_condition = true;
     thread.wrote = false;
+    thread.yielded = false;
 }
 
 /// Ends the evaluation of a condition.
@@ -393,10 +402,10 @@ pub fn time() -> Ps {
 pub fn watch_until(until: Option<Ps>) {
     end_condition();
     let engine = engine();
-    let wrote = engine.me().wrote;
+    let Thread { wrote, yielded, .. } = *engine.me();
     // A condition that writes takes the line again and again; only while nobody else has it does that change nothing.
     let still_there = !wrote || engine.owns_watched();
-    if !still_there || !engine.watch() {
+    if yielded || !still_there || !engine.watch() {
         let pause = engine.access(engine.machine.costs.pause);
         pass(pause);
         return;

@@ -6,6 +6,7 @@
 use super::events::Kind;
 use super::{compute, engine, leave, pass, settle, Doing, Engine, Load, Patience, Thread, NOBODY};
 use crate::machine::Ps;
+use lockswap_platform::patience::{LONGEST_NAP, NAP_AFTER, SHORTEST_NAP, SPIN_ROUNDS};
 use std::collections::VecDeque;
 use std::panic::Location;
 
@@ -37,6 +38,7 @@ impl Engine {
             event_at: None,
             not_before: 0,
             remaining: None,
+            busy_until: None,
             ready: true,
             load: Load::None,
             stores: VecDeque::new(),
@@ -44,6 +46,7 @@ impl Engine {
             draining: false,
             in_condition: false,
             wrote: false,
+            yielded: false,
             watched: Vec::new(),
             timed_out: false,
             last_miss: (0, 0),
@@ -88,7 +91,7 @@ impl Engine {
         state.on_cpu = true;
         let spins = state.doing == Doing::Watching && !state.ready;
         let event = match state.remaining.take() {
-            Some(remaining) => Some(at + remaining),
+            Some(remaining) => Some(state.busy_until.map_or(at + remaining, |until| until.max(at))),
             None => state.ready.then_some(at),
         };
         state.ready = false;
@@ -232,15 +235,15 @@ impl Engine {
     }
 }
 
-/// The wait goes on as [`lockswap_platform::Native`]'s do: it spins for 1,000 pauses, then yields 512 times, then naps for
-/// longer and longer. Returns the end of the stage, or nothing if the thread has left its CPU and is back.
+/// The wait goes on as [`lockswap_platform::Native`]'s do ([`lockswap_platform::patience`]). Returns the end of the stage, or
+/// nothing if the thread has left its CPU and is back.
 pub(super) fn patience(limit: Option<Ps>) -> Option<Ps> {
     let engine = engine();
     let costs = &engine.machine.costs;
-    let (pause, yield_, now) = (costs.pause, costs.yield_, engine.now);
+    let (pause, now) = (costs.pause, engine.now);
     let patience = engine.me().patience;
-    let spins_until = patience.since + 1_000 * pause;
-    let yields_until = spins_until + 512 * yield_;
+    let spins_until = patience.since + Ps::from(SPIN_ROUNDS) * pause;
+    let yields_until = spins_until + NAP_AFTER * 1000;
     if now < spins_until {
         return Some(spins_until);
     }
@@ -252,7 +255,7 @@ pub(super) fn patience(limit: Option<Ps>) -> Option<Ps> {
         yield_cpu();
         return None;
     }
-    let nap = if patience.nap == 0 { 20_000_000 } else { (patience.nap * 2).min(500_000_000) };
+    let nap = if patience.nap == 0 { SHORTEST_NAP * 1000 } else { (patience.nap * 2).min(LONGEST_NAP * 1000) };
     engine.me().patience.nap = nap;
     let end = limit.map_or(nap, |limit| nap.min(limit.saturating_sub(now)));
     sleep(end);
@@ -260,8 +263,9 @@ pub(super) fn patience(limit: Option<Ps>) -> Option<Ps> {
 }
 
 /// Lets the next thread run on the current CPU.
-fn yield_cpu() {
+pub fn yield_cpu() {
     let engine = engine();
+    engine.me().yielded = true;
     let cost = engine.machine.costs.yield_;
     pass(cost);
     let engine = self::engine();

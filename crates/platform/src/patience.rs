@@ -1,0 +1,17 @@
+//! How a wait without end goes on, on hardware and on the simulated machine: it spins, then yields, then naps.
+//!
+//! A yield lets the thread run that this one waits for, if there are more threads than CPUs. Without the naps a waiter of
+//! real-time priority would keep a holder of lower priority off the CPU for ever. They must be rare: a queue hands the lock
+//! to a waiter that naps, all others wait for it, and come to nap as well. So they begin later than any queue's turn.
+
+use crate::Ns;
+
+/// Pause instructions before a waiter yields: about 20 us on the machines this was tuned on, an order of magnitude more
+/// than a hand-off between CPUs and two orders less than a scheduler slice.
+pub const SPIN_ROUNDS: u32 = 1_000;
+/// Yielding before it naps, ns: longer than a thousand waiters take for 50 us each.
+pub const NAP_AFTER: Ns = 50_000_000;
+/// The first nap, ns; each further one is twice as long.
+pub const SHORTEST_NAP: Ns = 20_000;
+/// The longest nap, ns: bounds the CPU time of a waiter whose holder sleeps, and the delay of its hand-off.
+pub const LONGEST_NAP: Ns = 500_000;
