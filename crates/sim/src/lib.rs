@@ -8,6 +8,7 @@ mod coroutines;
 mod crew;
 mod engine;
 mod epochs;
+pub mod host;
 mod job;
 mod machine;
 mod platform;

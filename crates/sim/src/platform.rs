@@ -99,7 +99,7 @@ pub(crate) fn reset() {
 }
 
 /// Cycles of one step of [`Platform::compute`].
-const STEP_CYCLES: u64 = 6;
+pub(crate) const STEP_CYCLES: u64 = 6;
 
 fn until(deadline: Deadline) -> Ps {
     deadline.at.saturating_mul(1000)

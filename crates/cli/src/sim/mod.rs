@@ -1,7 +1,9 @@
 //! `lockswap sim`: a workload on several locks and numbers of threads, on a machine that is only described.
 
+mod host;
 mod output;
 mod plan;
+mod probe;
 mod reproduce;
 
 use std::path::PathBuf;
@@ -27,10 +29,11 @@ Examples:
   lockswap sim --machine xeon-e5-2699v3 --workload kv --locks mcs_spin,cna,ticket --threads 1,2,4,8,16,36,70
   lockswap sim --machine amd-2990wx --workload ncs --locks ron,mcs_spin --threads 64 --set ncs=1000
   lockswap sim --machine apple-m1 --workload epochs --locks asl --threads 8 --set slo=50000 --duration 200ms
+  lockswap sim --machine host --workload ncs --threads 1,2,4,8
   lockswap sim --machine ./mine.toml --set latency.remote=200 --plot throughput=curve.svg
 
 Machines: xeon-e5-2699v3, xeon-e7-8895v3, xeon-8s192c, amd-2990wx, opteron-a64, epyc-7742-2s, apple-m1, hikey970,
-intel-hybrid, or the path of a machine file.
+intel-hybrid, host (this machine, as a probe of it finds it), or the path of a machine file.
 Workloads: counter, kv, ncs, epochs, epochs-variable, epochs-mixed, epochs-contention, oversub, readers.";
 
 /// Runs the locks' own source on a machine that is only described, in virtual time: the same seed, the same result.
@@ -78,6 +81,7 @@ pub struct SimArgs {
 enum SimCommand {
     /// Runs what the papers claim, and prints their numbers next to the simulated ones
     Reproduce(reproduce::ReproduceArgs),
+    Probe(probe::ProbeArgs),
 }
 
 impl SimArgs {
@@ -102,8 +106,10 @@ pub struct Row {
 }
 
 pub fn run(args: SimArgs) -> anyhow::Result<ExitCode> {
-    if let Some(SimCommand::Reproduce(args)) = &args.command {
-        return reproduce::run(args);
+    match &args.command {
+        Some(SimCommand::Reproduce(args)) => return reproduce::run(args),
+        Some(SimCommand::Probe(args)) => return probe::run(args),
+        None => {}
     }
     let plan = Plan::new(&args)?;
     let files = Files::prepare(&args)?;

@@ -27,8 +27,11 @@ fn is_the_machines(key: &str) -> bool {
     key.contains('.') && ["topology", "kind", "latency", "core", "fabric", "scheduler"].contains(&section)
 }
 
-/// The machine called `name`, or that of the file of that name.
+/// The machine called `name`, or that of the file of that name; the one that this runs on may have to be probed.
 pub fn machine(name: &str, changes: &[(String, String)]) -> Result<Machine, UserError> {
+    if name == super::host::NAME {
+        return super::host::machine(changes);
+    }
     if !name.contains('/') && !name.ends_with(".toml") {
         return Ok(Machine::built_in(name, changes)?);
     }
