@@ -78,7 +78,7 @@ impl Crew for Simulated<'_> {
         let end = timing.warm_up + timing.duration;
         let alarms = [timing.warm_up * 1000, end * 1000];
         let limit = (end + LIMIT) * 1000;
-        match engine::run(self.machine, self.seed, (alarms, limit), &|| signal.advance(), bodies) {
+        match engine::run(self.machine, self.seed, (alarms, limit), &|| signal.advance(engine::time() / 1000), bodies) {
             Ok(totals) => *self.totals.lock().expect("no thread panicked") = totals,
             Err(stuck) => {
                 // SAFETY: `attempt` has set it, and its coroutine runs.

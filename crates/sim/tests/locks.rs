@@ -74,6 +74,22 @@ fn nobody_starves_under_locks_that_are_fair_in_the_long_term() {
     }
 }
 
+/// Threads that do nothing but want the lock wait, also those that never get it in the measured time.
+#[test]
+fn starving_threads_wait_too() {
+    let amd = machine("amd-2990wx");
+    for lock in ["mcs_spin", "ttas", "malth_spin", "mutexee", "cna"] {
+        let run = run(&amd, "counter", 32, 5_000_000, lock);
+        let waiters = run.report.waiters.expect("noted");
+        assert!((28.0..32.0).contains(&waiters), "{lock}: {waiters} of 32 threads wait");
+        let starved = run.report.per_thread.iter().filter(|thread| thread.ops == 0).all(|thread| {
+            // From the warm-up to beyond the end.
+            thread.longest_ns.is_some_and(|longest| longest > 5_000_000)
+        });
+        assert!(starved, "{lock}: a thread without the lock has no long wait: {:?}", run.report.per_thread);
+    }
+}
+
 /// LibASL-OPT: without targets, the window of little cores is the one that is set; 0 is first come, first served.
 #[test]
 fn a_window_holds_without_a_target() {
