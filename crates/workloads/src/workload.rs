@@ -194,6 +194,7 @@ impl Workload {
             }
             Workload::Ncs(config) => {
                 within("lines", config.lines as u64, 0..=*LINES.end())?;
+                within("inside", config.inside, STEPS)?;
                 within("ncs", config.ncs, 0..=LONGEST)
             }
             Workload::Epochs(config) => {

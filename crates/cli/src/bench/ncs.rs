@@ -10,7 +10,7 @@ use crate::terminal;
 use lockswap_locks::registry::Role;
 use lockswap_platform::Ns;
 use lockswap_workloads::crew::Timing;
-use lockswap_workloads::ncs::Config;
+use lockswap_workloads::ncs::{self, Config};
 use lockswap_workloads::record::Detail;
 use lockswap_workloads::workload::Workload;
 use std::process::ExitCode;
@@ -53,9 +53,9 @@ pub fn run(args: &NcsArgs, common: &Common) -> anyhow::Result<ExitCode> {
         [] => vec![series::usual_threads()],
         ref given => given.iter().map(|&n| n as usize).collect(),
     };
-    let of = |&ncs: &Ns, threads: usize| {
+    let of = |&length: &Ns, threads: usize| {
         let (lines, detail) = (args.lines as usize, Detail::Handoffs);
-        Workload::Ncs(Config { threads, timing, lines, ncs, detail })
+        Workload::Ncs(Config { threads, timing, lines, inside: ncs::INSIDE, ncs: length, detail })
     };
     let settings = threads.iter().flat_map(|&threads| args.ncs.iter().map(move |ncs| of(ncs, threads)));
     let settings = args.options.settle(settings)?;
@@ -64,7 +64,7 @@ pub fn run(args: &NcsArgs, common: &Common) -> anyhow::Result<ExitCode> {
         let mut empty =
             Point { variables: Vec::new(), lock: full.lock.clone(), workload: full.workload.clone(), ..full };
         if let Workload::Ncs(config) = &mut empty.workload {
-            config.lines = 0;
+            (config.lines, config.inside) = (0, 0);
         }
         [full, empty]
     });
