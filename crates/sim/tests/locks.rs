@@ -90,21 +90,21 @@ fn starving_threads_wait_too() {
     }
 }
 
-/// LibASL-OPT: without targets, the window of little cores is the one that is set; 0 is first come, first served.
+/// LibASL-OPT: without targets, the window of little cores is the one that is set; 0 is first come, first served, as MCS is.
 #[test]
 fn a_window_holds_without_a_target() {
     let m1 = machine("apple-m1");
-    let shares = [None, Some("0")].map(|window| {
+    let share_of_little = |lock: &str, window: Option<&str>| {
         let mut workload = Workload::named("epochs").expect("epochs");
         window.map_or(Ok(()), |window| workload.set("window", window)).expect("a window");
         let workload = workload.with(8, 20_000_000);
-        let run = Job { machine: &m1, workload, lock: "asl", seed: 1 }.run().expect("epochs");
-        let of = |kind: &str| {
-            run.report.per_thread.iter().filter(|thread| thread.kind == kind).map(|thread| thread.ops).sum::<u64>()
-        };
+        let threads = Job { machine: &m1, workload, lock, seed: 1 }.run().expect("epochs").report.per_thread;
+        let of = |kind| threads.iter().filter(|thread| thread.kind == kind).map(|thread| thread.ops).sum::<u64>();
         of("little") as f64 / of("big") as f64
-    });
-    assert!(shares[0] < 0.5 && shares[1] > 0.8, "little to big, without a window and with 0: {shares:?}");
+    };
+    let [free, none, fifo] =
+        [("asl", None), ("asl", Some("0")), ("mcs_spin", None)].map(|(l, w)| share_of_little(l, w));
+    assert!(free < 0.5 * none && (0.9..1.1).contains(&(none / fifo)), "free {free}, window 0 {none}, MCS {fifo}");
 }
 
 #[test]
