@@ -81,7 +81,7 @@ impl Crew for Simulated<'_> {
         let begin = threads as Ps * start + timing.warm_up * 1000;
         let end = begin + timing.duration * 1000;
         let (alarms, limit) = ([begin, end], end + LIMIT * 1000);
-        match engine::run(self.machine, self.seed, (alarms, limit), &|| signal.advance(), bodies) {
+        match engine::run(self.machine, self.seed, (alarms, limit), &|| signal.advance(engine::time() / 1000), bodies) {
             Ok(totals) => *self.totals.lock().expect("no thread panicked") = totals,
             Err(stuck) => {
                 // SAFETY: `attempt` has set it, and its coroutine runs.

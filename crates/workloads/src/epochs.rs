@@ -189,6 +189,7 @@ impl<P: Platform, M: Mutex> Shared<'_, P, M> {
                 touch(lines, touches);
                 P::compute(steps);
             });
+            record.waited += noted.measured;
             if seen == Phase::Measure {
                 noted.count(self.crew, record);
             }

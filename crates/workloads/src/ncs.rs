@@ -37,14 +37,8 @@ pub struct Config {
 impl Config {
     /// The paper's figure 10: 10 us between two critical sections. Two lines are a guess.
     pub const fn new(threads: usize) -> Self {
-        Self {
-            threads,
-            timing: Timing::lasting(200_000_000),
-            lines: 2,
-            inside: INSIDE,
-            ncs: 10_000,
-            detail: Detail::Handoffs,
-        }
+        let (timing, detail) = (Timing::lasting(200_000_000), Detail::Handoffs);
+        Self { threads, timing, lines: 2, inside: INSIDE, ncs: 10_000, detail }
     }
 }
 

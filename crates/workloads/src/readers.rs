@@ -63,30 +63,30 @@ pub fn run<P: Platform, L: ReadWrite>(config: &Config, crew: &dyn Crew, lock: &L
             }
             let is_read = random.below(100) < config.reads;
             let asked = now::<P>();
-            let entered = if is_read {
+            let (entered, measured) = if is_read {
                 lock.read();
                 let entered = now::<P>();
+                let measured = member.signal.measured(asked, entered);
                 assert!(alike(&shared), "the lock did not exclude: a reader saw a half-done write");
                 P::compute(work[0]);
                 lock.unlock_read();
-                entered
+                (entered, measured)
             } else {
                 lock.write();
                 let entered = now::<P>();
+                let measured = member.signal.measured(asked, entered);
                 touch(&shared, shared.len() as u64);
                 P::compute(work[1]);
                 lock.unlock_write();
                 record.made += shared.len() as u64;
-                entered
+                (entered, measured)
             };
-            if seen == Phase::Measure {
+            if seen == Phase::Measure || measured > 0 {
                 record.time(0, entered - asked);
                 record.time(if is_read { READ } else { WRITE }, entered - asked);
-                if member.signal.phase() == Phase::Measure {
-                    record.ops += 1;
-                    record.waited += entered - asked;
-                }
             }
+            record.waited += measured;
+            record.ops += u64::from(seen == Phase::Measure && member.signal.phase() == Phase::Measure);
             P::compute(work[2]);
         }
     });

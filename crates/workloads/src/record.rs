@@ -40,7 +40,7 @@ pub struct Record {
     pub made: u64,
     /// Operations that began and ended within the measured time.
     pub ops: u64,
-    /// Time that the measured operations waited for the lock, ns.
+    /// Time in the measurement that was spent waiting for the lock, ns.
     pub waited: Ns,
     /// Times by class; the workload says what is timed and how the classes are called.
     pub times: Vec<Histogram<u64>>,

@@ -53,9 +53,9 @@ pub fn run(args: &NcsArgs, common: &Common) -> anyhow::Result<ExitCode> {
         [] => vec![series::usual_threads()],
         ref given => given.iter().map(|&n| n as usize).collect(),
     };
-    let of = |&ncs: &Ns, threads: usize| {
+    let of = |&length: &Ns, threads: usize| {
         let (lines, detail) = (args.lines as usize, Detail::Handoffs);
-        Workload::Ncs(Config { threads, timing, lines, inside: ncs::INSIDE, ncs, detail })
+        Workload::Ncs(Config { threads, timing, lines, inside: ncs::INSIDE, ncs: length, detail })
     };
     let settings = threads.iter().flat_map(|&threads| args.ncs.iter().map(move |ncs| of(ncs, threads)));
     let settings = args.options.settle(settings)?;

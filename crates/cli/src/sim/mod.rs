@@ -1,11 +1,13 @@
 //! `lockswap sim`: a workload on several locks and numbers of threads, on a machine that is only described.
 
+mod draw;
 mod host;
 mod output;
 mod plan;
 mod probe;
 mod reproduce;
 
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +15,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use lockswap_platform::{parse_duration, Ns};
-use lockswap_sim::{Failure, Finished, Job, Stuck};
+use lockswap_sim::{Failure, Finished, Job};
 use lockswap_study::export::OutputFile;
 use lockswap_study::runner::Interrupt;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -21,20 +23,26 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::error::UserError;
 use crate::setting::pair;
 use crate::{picture, terminal};
-use output::Picture;
+use draw::Picture;
+use output::why;
 pub use plan::Plan;
 
 const EXAMPLES: &str = "\
 Examples:
   lockswap sim --machine xeon-e5-2699v3 --workload kv --locks mcs_spin,cna,ticket --threads 1,2,4,8,16,36,70
   lockswap sim --machine amd-2990wx --workload ncs --locks ron,mcs_spin --threads 64 --set ncs=1000
-  lockswap sim --machine apple-m1 --workload epochs --locks asl --threads 8 --set slo=50000 --duration 200ms
+  lockswap sim --machine apple-m1 --workload epochs --locks asl --threads 8 --set slo=50us --duration 200ms
   lockswap sim --machine host --workload ncs --threads 1,2,4,8
+  lockswap sim --workload oversub --all --export-json oversub.json
   lockswap sim --machine ./mine.toml --set latency.remote=200 --plot throughput=curve.svg
 
 Machines: xeon-e5-2699v3, xeon-e7-8895v3, xeon-8s192c, amd-2990wx, opteron-a64, epyc-7742-2s, apple-m1, hikey970,
 intel-hybrid, host (this machine, as a probe of it finds it), or the path of a machine file.
-Workloads: counter, kv, ncs, epochs, epochs-variable, epochs-mixed, epochs-contention, oversub, readers.";
+Workloads: counter, kv, ncs, epochs, epochs-variable, epochs-mixed, epochs-scalability, epochs-contention,
+epochs-oversub, oversub, readers; docs/workloads.md has their keys.
+
+An interrupted run keeps what it has in its JSON and CSV files. Exit status: 0; 1 if a lock stopped or did not exclude,
+or a file cannot be written; 2 for wrong usage; 130 after Ctrl-C.";
 
 /// Runs the locks' own source on a machine that is only described, in virtual time: the same seed, the same result.
 #[derive(clap::Args)]
@@ -48,32 +56,40 @@ pub struct SimArgs {
     /// What the threads do
     #[arg(long, value_name = "NAME", default_value = "counter")]
     workload: String,
-    /// Locks
-    #[arg(long, value_name = "ID", value_delimiter = ',', default_value = "mcs_spin,cna,ticket,ttas")]
+    /// Locks [default: mcs_spin,cna,ticket,ttas, or what suits the workload]
+    #[arg(long, alias = "lock", value_name = "ID", value_delimiter = ',', conflicts_with = "all")]
     locks: Vec<String>,
-    /// Numbers of threads, 1 to 4096 [default: 1, 2, 4, ... and as many as the machine has CPUs]
+    /// Simulate every lock
+    #[arg(long)]
+    all: bool,
+    /// Numbers of threads, 1 to 4096 [default: 1, 2, 4, ... and as many as the machine has CPUs; oversub and
+    /// epochs-oversub: twice as many]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     threads: Vec<u32>,
-    /// Virtual time that is measured, after a warm-up of a tenth of it: 500us, 20ms, 1s
-    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = duration)]
-    duration: Ns,
+    /// Virtual time that is measured, after a warm-up of a tenth of it: 500us, 1s [default: 20ms; epochs-variable 350ms,
+    /// oversub and epochs-oversub 200ms]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    duration: Option<Ns>,
     /// Seed of all chance; the same one gives the same numbers on every machine
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Runs of each lock and number of threads, with seeds from --seed on; tables show the mean
+    /// Runs of each lock and number of threads, with seeds from --seed on; tables show medians
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     seeds: u32,
     /// Another value for a key of the workload (keys=4096) or of the machine (latency.remote=200); repeatable
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     set: Vec<(String, String)>,
-    /// Write everything to this file
+    /// Write everything to this file, as JSON (docs/results.schema.json), after each run
     #[arg(long, value_name = "FILE")]
     export_json: Option<PathBuf>,
-    /// Write one line per run to this file
+    /// Write one line per run to this file, as CSV, after each run
     #[arg(long, value_name = "FILE")]
     export_csv: Option<PathBuf>,
+    /// Write the table to this file, as Markdown
+    #[arg(long, value_name = "FILE")]
+    export_md: Option<PathBuf>,
     /// Draw throughput, fairness or latency to an .svg or .png file; repeatable
-    #[arg(long, value_name = "WHAT=FILE", value_parser = output::picture)]
+    #[arg(long, value_name = "WHAT=FILE", value_parser = draw::picture)]
     plot: Vec<Picture>,
 }
 
@@ -82,10 +98,6 @@ enum SimCommand {
     /// Runs what the papers claim, and prints their numbers next to the simulated ones
     Reproduce(reproduce::ReproduceArgs),
     Probe(probe::ProbeArgs),
-}
-
-impl SimArgs {
-    const DEFAULT_LOCKS: [&str; 4] = ["mcs_spin", "cna", "ticket", "ttas"];
 }
 
 fn duration(text: &str) -> Result<Ns, String> {
@@ -118,7 +130,7 @@ pub fn run(args: SimArgs) -> anyhow::Result<ExitCode> {
     let rows = run_each(&plan.jobs(), |rows| {
         if let Some(signal) = interrupt.signal() {
             files.write(&plan, rows, false)?;
-            terminal::print(&output::table(&plan, rows))?;
+            terminal::print(&output::table(&plan, &output::points(&plan, rows)))?;
             // Nobody can stop a simulation from outside: it ends with the process.
             eprintln!("interrupted: the table shows what was simulated until then");
             std::process::exit(128 + signal);
@@ -126,7 +138,8 @@ pub fn run(args: SimArgs) -> anyhow::Result<ExitCode> {
         written.now_and_then(rows, || files.write(&plan, rows, true))
     })?;
     files.write(&plan, &rows, false)?;
-    terminal::print(&output::table(&plan, &rows))?;
+    terminal::print(&output::table(&plan, &output::points(&plan, &rows)))?;
+    hint(&args);
     let failures = output::failures(&rows);
     if failures.is_empty() {
         return Ok(ExitCode::SUCCESS);
@@ -136,10 +149,18 @@ pub fn run(args: SimArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
+/// Tells who looks at a long table that there are pictures.
+fn hint(args: &SimArgs) {
+    if args.plot.is_empty() && io::stdout().is_terminal() && io::stderr().is_terminal() {
+        eprintln!("--plot throughput=FILE.svg draws the curves; fairness and latency can be drawn, too");
+    }
+}
+
 /// The files to write, checked before anything runs.
 struct Files<'a> {
     json: Option<OutputFile>,
     csv: Option<OutputFile>,
+    markdown: Option<OutputFile>,
     pictures: Vec<(&'a Picture, OutputFile)>,
 }
 
@@ -149,6 +170,7 @@ impl<'a> Files<'a> {
         Ok(Self {
             json: args.export_json.as_ref().map(prepare).transpose()?,
             csv: args.export_csv.as_ref().map(prepare).transpose()?,
+            markdown: args.export_md.as_ref().map(prepare).transpose()?,
             pictures: args
                 .plot
                 .iter()
@@ -157,17 +179,24 @@ impl<'a> Files<'a> {
         })
     }
 
-    /// Writes what is there; in the middle, pictures and what keeps nothing must wait.
+    /// Writes what is there; in the middle, pictures, the table and what keeps nothing must wait.
     fn write(&self, plan: &Plan, rows: &[Option<Row>], middle: bool) -> anyhow::Result<()> {
         let wanted = |file: &&OutputFile| !middle || !file.is_stream();
         if let Some(file) = self.json.as_ref().filter(wanted) {
             picture::replace(file, &output::json(plan, rows)?)?;
         }
         if let Some(file) = self.csv.as_ref().filter(wanted) {
-            picture::replace(file, output::csv(plan, rows).as_bytes())?;
+            picture::replace(file, &output::csv(plan, rows)?)?;
         }
-        for (picture, file) in self.pictures.iter().filter(|_| !middle) {
-            picture::replace(file, &output::draw(picture, plan, rows))?;
+        if middle {
+            return Ok(());
+        }
+        let points = output::points(plan, rows);
+        if let Some(file) = &self.markdown {
+            picture::replace(file, output::markdown(plan, &points).as_bytes())?;
+        }
+        for (picture, file) in &self.pictures {
+            picture::replace(file, &draw::draw(picture, plan, &points))?;
         }
         Ok(())
     }
@@ -240,27 +269,4 @@ fn run_each(
     })?;
     bar.finish_and_clear();
     Ok(rows)
-}
-
-/// What a run failed of, for people.
-pub fn why(failure: &Failure) -> String {
-    let (what, threads) = match failure {
-        Failure::NoSuchLock => return "no such lock".into(),
-        Failure::Stuck(Stuck::Deadlock(threads)) => ("deadlock: nothing will happen any more", threads),
-        Failure::Stuck(Stuck::Livelock(threads)) => {
-            ("livelock: threads go on and on, and none comes to its end", threads)
-        }
-        Failure::Stuck(Stuck::Late(threads)) => {
-            ("no end: 100 s of virtual time after the measurement threads still run", threads)
-        }
-    };
-    const SHOWN: usize = 16;
-    let mut text = format!("{what}\n");
-    for line in threads.iter().take(SHOWN) {
-        text += &format!("  {line}\n");
-    }
-    if threads.len() > SHOWN {
-        text += &format!("  and {} more\n", threads.len() - SHOWN);
-    }
-    text
 }
