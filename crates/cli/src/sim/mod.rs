@@ -24,7 +24,7 @@ use crate::error::UserError;
 use crate::setting::pair;
 use crate::{picture, terminal};
 use draw::Picture;
-use output::why;
+pub use output::why;
 pub use plan::Plan;
 
 const EXAMPLES: &str = "\
