@@ -56,7 +56,7 @@ struct Common {
     /// Rounds; each starts one process per lock and setting [default: 7, or 5 for kv, counter, ncs, epochs and readers]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), global = true)]
     rounds: Option<u32>,
-    /// Write all results to this file as JSON, after every round
+    /// Write all results to this file as JSON, again after every measurement or round
     #[arg(long, value_name = "FILE", global = true)]
     export_json: Option<PathBuf>,
 }

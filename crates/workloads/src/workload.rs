@@ -164,6 +164,16 @@ impl Workload {
         Ok(())
     }
 
+    /// The value of one of its own keys, if it is a number.
+    pub fn number(&self, key: &str) -> Option<f64> {
+        serde_json::to_value(self.config()).ok()?.get(key)?.as_f64()
+    }
+
+    /// Whether the value of a key is a list.
+    pub fn is_list(&self, key: &str) -> bool {
+        serde_json::to_value(self.config()).is_ok_and(|config| config[key].is_array())
+    }
+
     /// The configuration.
     pub fn config(&self) -> Config {
         match self.clone() {

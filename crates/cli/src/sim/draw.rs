@@ -43,12 +43,12 @@ pub fn draw(picture: &Picture, plan: &Plan, points: &[Point<'_>]) -> Vec<u8> {
     let chart = match picture.shown {
         Shown::Throughput => {
             let axis = Axis::linear("million operations per second").from_zero();
-            over_threads(plan, points, "throughput", axis, |report| report.throughput / 1e6)
+            curves(plan, points, "throughput", axis, |report| report.throughput / 1e6)
         }
         Shown::Fairness => {
             let axis = Axis::linear("fairness factor: 0.5 is fair, 1 is unfair").range(0.48, 1.02);
             let axis = axis.ticks((5..=10).map(|tenths| f64::from(tenths) / 10.0));
-            over_threads(plan, points, "fairness", axis, |report| report.fairness_factor)
+            curves(plan, points, "fairness", axis, |report| report.fairness_factor)
         }
         Shown::Latency => latency(plan, points),
     };
@@ -57,42 +57,81 @@ pub fn draw(picture: &Picture, plan: &Plan, points: &[Point<'_>]) -> Vec<u8> {
 
 /// `what` was measured, under which conditions.
 fn title(plan: &Plan, what: &str, threads: Option<u32>) -> String {
-    let settings = plan.settings.iter().map(|(key, value)| format!("{key}={value}"));
+    // What is swept is told by the axis or the legend.
+    let fixed = plan.settings.iter().filter(|(key, _)| !plan.swept.contains(key));
+    let settings = fixed.map(|(key, value)| format!("{key}={value}"));
     let threads = threads.map(|n| if n == 1 { "1 thread".to_owned() } else { format!("{n} threads") });
     let conditions: Vec<String> = settings.chain(threads).collect();
     let conditions = if conditions.is_empty() { String::new() } else { format!(" ({})", conditions.join(", ")) };
     format!("{what} of {}{conditions} on {}, simulated", plan.name, plan.machine.title)
 }
 
-/// A number over the number of threads: medians, and between the least and the most of all seeds a shade.
-fn over_threads(plan: &Plan, points: &[Point<'_>], what: &str, axis: Axis, number: fn(&Report) -> f64) -> Chart {
-    let threads = Axis::log("threads").ticks(plan.threads.iter().map(|threads| f64::from(*threads)));
-    let mut chart = Chart::new(title(plan, what, None), threads, axis);
-    for lock in &plan.locks {
-        let own = || points.iter().filter(|point| point.lock == lock);
-        let line = own().map(|point| (f64::from(point.threads), number(&point.summary)));
+/// A number over the number of threads, or over the values of a key if there is one number of threads: medians, and between
+/// the least and the most of all seeds a shade.
+fn curves(plan: &Plan, points: &[Point<'_>], what: &str, axis: Axis, number: fn(&Report) -> f64) -> Chart {
+    let swept = match (&plan.threads[..], &plan.swept[..]) {
+        ([_], [key]) if points.iter().all(|point| point.setting.workload.number(key).is_some()) => Some(key.as_str()),
+        _ => None,
+    };
+    let x = |point: &Point<'_>| match swept {
+        Some(key) => point.setting.workload.number(key).unwrap_or_default(),
+        None => point.setting.workload.threads() as f64,
+    };
+    let name = swept.unwrap_or("threads");
+    // A logarithmic axis has no place for 0.
+    let across = if points.iter().any(|point| x(point) <= 0.0) { Axis::linear(name) } else { Axis::log(name) };
+    let threads = swept.map(|_| plan.threads[0]);
+    let mut chart = Chart::new(title(plan, what, threads), across.ticks(points.iter().map(x)), axis);
+    for (lock, name) in series(plan, swept.is_some()) {
+        let own = || {
+            let is_own =
+                |point: &&Point<'_>| point.setting.lock == lock && name.is_none_or(|name| point.setting.name == name);
+            points.iter().filter(is_own)
+        };
+        let line = own().map(|point| (x(point), number(&point.summary)));
         let band = own().filter(|point| point.reports.len() > 1).map(|point| {
             let numbers = || point.reports.iter().map(|report| number(report));
             let ends = (numbers().fold(f64::INFINITY, f64::min), numbers().fold(f64::NEG_INFINITY, f64::max));
-            (f64::from(point.threads), ends.0, ends.1)
+            (x(point), ends.0, ends.1)
         });
-        chart.series.push(Series::new(lock, line).with_band(band));
+        chart.series.push(Series::new(label(lock, name.unwrap_or("")), line).with_band(band));
     }
     chart
 }
 
+/// The lines of a picture: each lock, with each of what `--set` says unless that lies along the axis.
+fn series(plan: &Plan, along: bool) -> Vec<(&str, Option<&str>)> {
+    let names: Vec<Option<&str>> = match along {
+        true => vec![None],
+        false => plan.workloads.iter().map(|(name, _)| Some(name.as_str())).collect(),
+    };
+    plan.locks.iter().flat_map(|lock| names.iter().map(move |name| (lock.as_str(), *name))).collect()
+}
+
+/// A line's name in the legend.
+fn label(lock: &str, name: &str) -> String {
+    if name.is_empty() {
+        lock.to_owned()
+    } else {
+        format!("{lock}, {name}")
+    }
+}
+
 /// The distribution of times with the most threads that were run.
 fn latency(plan: &Plan, points: &[Point<'_>]) -> Chart {
-    let most = points.iter().map(|point| point.threads).max().unwrap_or_default();
+    let threads = |point: &Point<'_>| point.setting.workload.threads() as u32;
+    let most = points.iter().map(threads).max().unwrap_or_default();
     let timed = points.first().map_or("wait", |point| point.summary.timed.as_str());
     let mut chart = Chart::new(
         title(plan, &format!("{timed} times"), Some(most)),
         Axis::log(format!("length of one {timed} (ns)")),
         Axis::linear("share of them that is not longer").range(0.0, 1.0),
     );
-    for point in points.iter().filter(|point| point.threads == most) {
+    for point in points.iter().filter(|point| threads(point) == most) {
         let Some(times) = point.summary.latency.get("all") else { continue };
-        chart.series.push(Series::new(point.lock, steps(times)).with_shape(Shape::Steps));
+        chart
+            .series
+            .push(Series::new(label(point.setting.lock, point.setting.name), steps(times)).with_shape(Shape::Steps));
     }
     chart
 }

@@ -15,7 +15,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use lockswap_platform::{parse_duration, Ns};
-use lockswap_sim::{Failure, Finished, Job};
+use lockswap_sim::{Failure, Finished, Job, Workload};
 use lockswap_study::export::OutputFile;
 use lockswap_study::runner::Interrupt;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -29,20 +29,20 @@ pub use plan::Plan;
 
 const EXAMPLES: &str = "\
 Examples:
-  lockswap sim --machine xeon-e5-2699v3 --workload kv --locks mcs_spin,cna,ticket --threads 1,2,4,8,16,36,70
-  lockswap sim --machine amd-2990wx --workload ncs --locks ron,mcs_spin --threads 64 --set ncs=1000
-  lockswap sim --machine apple-m1 --workload epochs --locks asl --threads 8 --set slo=50us --duration 200ms
+  lockswap sim --machine xeon-e5-2699v3 --workload kv --locks mcs_spin,cna,ticket --threads 1,2,8,36,70
+  lockswap sim --machine amd-2990wx --workload ncs --locks ron,mcs_spin --threads 64 --set ncs=1us,10us
+  lockswap sim --machine apple-m1 --workload epochs --locks asl --threads 8 --set slo=20us,50us,100us
   lockswap sim --machine host --workload ncs --threads 1,2,4,8
   lockswap sim --workload oversub --all --export-json oversub.json
   lockswap sim --machine ./mine.toml --set latency.remote=200 --plot throughput=curve.svg
 
-Machines: xeon-e5-2699v3, xeon-e7-8895v3, xeon-8s192c, amd-2990wx, opteron-a64, epyc-7742-2s, apple-m1, hikey970,
-intel-hybrid, host (this machine, as a probe of it finds it), or the path of a machine file.
-Workloads: counter, kv, ncs, epochs, epochs-variable, epochs-mixed, epochs-scalability, epochs-contention,
-epochs-oversub, oversub, readers; docs/workloads.md has their keys.
+Machines: xeon-e5-2699v3, xeon-e7-8895v3, xeon-8s192c, amd-2990wx, opteron-a64, epyc-7742-2s,
+apple-m1, hikey970, intel-hybrid, host (this machine, as a probe of it finds it), or the path of a machine file.
+Workloads: counter, kv, ncs, epochs, epochs-variable, epochs-mixed, epochs-scalability,
+epochs-contention, epochs-oversub, oversub, readers; docs/workloads.md has their keys.
 
-An interrupted run keeps what it has in its JSON and CSV files. Exit status: 0; 1 if a lock stopped or a file cannot be
-written; 2 for wrong usage; 130 after Ctrl-C.";
+An interrupted run keeps what it has in its JSON and CSV files. Exit status: 0; 1 if a lock stopped
+or a file cannot be written; 2 for wrong usage; 130 after Ctrl-C.";
 
 /// Runs the locks' own source on a machine that is only described, in virtual time: the same seed, the same result.
 #[derive(clap::Args)]
@@ -76,7 +76,8 @@ pub struct SimArgs {
     /// Runs of each lock and number of threads, with seeds from --seed on; tables show medians
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     seeds: u32,
-    /// Another value for a key of the workload (keys=4096) or of the machine (latency.remote=200); repeatable
+    /// Another value for a key of the workload (keys=4096), or several (ncs=1us,10us), or another one for a key of the
+    /// machine (latency.remote=200); repeatable
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     set: Vec<(String, String)>,
     /// Write everything to this file, as JSON (docs/results.schema.json), after each run
@@ -113,6 +114,7 @@ fn duration(text: &str) -> Result<Ns, String> {
 pub struct Row {
     pub lock: String,
     pub threads: u32,
+    pub workload: Workload,
     pub seed: u64,
     pub outcome: Result<Finished, Failure>,
 }
@@ -249,7 +251,7 @@ fn run_each(
                 let Some(job) = jobs.get(index) else { break };
                 let (lock, threads) = (job.lock.to_owned(), job.workload.threads() as u32);
                 bar.set_message(format!("{lock}, {threads} threads"));
-                let row = Row { lock, threads, seed: job.seed, outcome: job.run() };
+                let row = Row { lock, threads, workload: job.workload.clone(), seed: job.seed, outcome: job.run() };
                 if sender.send((index, row)).is_err() {
                     break;
                 }

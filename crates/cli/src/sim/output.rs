@@ -1,16 +1,16 @@
 //! What a sweep found, as text: table, Markdown, JSON and CSV.
 
-use lockswap_sim::{Stuck, Workload};
+use lockswap_sim::Stuck;
 use lockswap_workloads::report::{summary, Distribution, Report};
 
+use super::plan::Setting;
 use super::{Plan, Row};
 use crate::{results, terminal};
 use lockswap_sim::Failure;
 
-/// What the runs of one lock with so many threads gave.
+/// What the runs of one measurement gave.
 pub struct Point<'a> {
-    pub lock: &'a str,
-    pub threads: u32,
+    pub setting: Setting<'a>,
     /// Seed by seed.
     pub reports: Vec<&'a Report>,
     /// Their medians, and the sums of their histograms.
@@ -19,13 +19,18 @@ pub struct Point<'a> {
 
 /// What has been found so far, in the order of the table.
 pub fn points<'a>(plan: &'a Plan, rows: &'a [Option<Row>]) -> Vec<Point<'a>> {
-    let settings = plan.locks.iter().flat_map(|lock| plan.threads.iter().map(move |threads| (lock, *threads)));
-    let point = |(lock, threads): (&'a String, u32)| {
-        let own = rows.iter().flatten().filter(|row| row.lock == *lock && row.threads == threads);
-        let reports: Vec<&Report> = own.filter_map(|row| Some(&row.outcome.as_ref().ok()?.report)).collect();
-        Some(Point { lock, threads, summary: summary(&reports)?, reports })
+    let point = |setting: Setting<'a>| {
+        let reports: Vec<&Report> =
+            runs(rows, &setting).filter_map(|row| Some(&row.outcome.as_ref().ok()?.report)).collect();
+        Some(Point { summary: summary(&reports)?, setting, reports })
     };
-    settings.filter_map(point).collect()
+    plan.all().filter_map(point).collect()
+}
+
+/// The runs of one measurement that have ended.
+fn runs<'a>(rows: &'a [Option<Row>], setting: &Setting<'_>) -> impl Iterator<Item = &'a Row> + use<'a> {
+    let (lock, workload) = (setting.lock.to_owned(), setting.workload.clone());
+    rows.iter().flatten().filter(move |row| row.lock == lock && row.workload == workload)
 }
 
 /// A time in words.
@@ -60,17 +65,22 @@ that waited for it. data comes: time that the critical section takes for its dat
 fn cells(plan: &Plan, points: &[Point<'_>]) -> (Vec<String>, Vec<Vec<String>>) {
     let timed = points.first().map_or("wait", |point| point.summary.timed.as_str());
     let little = points.iter().any(|point| point.summary.latency.contains_key("little"));
+    let is_swept = !plan.swept.is_empty();
     let mut headings: Vec<String> =
         ["lock", "threads", "M ops/s", "fairness", "waiters", "in node", "lock passes", "data comes"]
             .map(str::to_owned)
             .to_vec();
     headings.extend([format!("{timed} P99"), "longest".to_owned()]);
+    if is_swept {
+        headings.insert(1, "with".to_owned());
+    }
     if little {
         headings.extend(["big P99", "little P99"].map(str::to_owned));
     }
-    let row = |lock: &String, threads: u32| {
-        let report = points.iter().find(|point| point.lock == lock && point.threads == threads);
-        let report = report.map(|point| &point.summary);
+    let row = |setting: Setting<'_>| {
+        let is_same =
+            |point: &&Point<'_>| point.setting.lock == setting.lock && point.setting.workload == setting.workload;
+        let report = points.iter().find(is_same).map(|point| &point.summary);
         let show = |number: Option<f64>, form: &dyn Fn(f64) -> String| number.map_or_else(|| "-".to_owned(), form);
         let handoffs = report.and_then(|report| report.handoffs.as_ref()).filter(|handoffs| handoffs.count > 0);
         let latency = |kind: &str, pick: fn(&Distribution) -> u64| {
@@ -78,8 +88,8 @@ fn cells(plan: &Plan, points: &[Point<'_>]) -> (Vec<String>, Vec<Vec<String>>) {
             show(times.map(|times| pick(times) as f64), &time)
         };
         let mut row = vec![
-            lock.clone(),
-            threads.to_string(),
+            setting.lock.to_owned(),
+            setting.workload.threads().to_string(),
             show(report.map(|report| report.throughput / 1e6), &|number| format!("{number:.3}")),
             show(report.map(|report| report.fairness_factor), &|number| format!("{number:.3}")),
             show(report.and_then(|report| report.waiters), &|number| format!("{number:.1}")),
@@ -89,20 +99,23 @@ fn cells(plan: &Plan, points: &[Point<'_>]) -> (Vec<String>, Vec<Vec<String>>) {
             latency("all", |times| times.p99_ns),
             latency("all", |times| times.max_ns),
         ];
+        if is_swept {
+            row.insert(1, setting.name.to_owned());
+        }
         if little {
             row.extend(["big", "little"].map(|kind| latency(kind, |times| times.p99_ns)));
         }
         row
     };
-    let rows = plan.locks.iter().flat_map(|lock| plan.threads.iter().map(move |threads| row(lock, *threads)));
-    (headings, rows.collect())
+    (headings, plan.all().map(row).collect())
 }
 
 /// The table, and what its columns mean.
 pub fn table(plan: &Plan, points: &[Point<'_>]) -> String {
     let (headings, rows) = cells(plan, points);
     let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
-    let mut table = terminal::table(&headings, &(1..headings.len()).collect::<Vec<_>>());
+    let words = if plan.swept.is_empty() { 1 } else { 2 };
+    let mut table = terminal::table(&headings, &(words..headings.len()).collect::<Vec<_>>());
     rows.into_iter().for_each(|row| {
         table.add_row(row);
     });
@@ -165,14 +178,13 @@ pub fn json(plan: &Plan, rows: &[Option<Row>]) -> serde_json::Result<Vec<u8>> {
         settings: &settings,
         seed: plan.seeds[0],
     };
-    let workloads: Vec<Workload> = plan.threads.iter().map(|&threads| plan.workload(threads)).collect();
-    let settings = plan.locks.iter().flat_map(|lock| workloads.iter().map(move |workload| (lock, workload)));
-    let measurements = settings.map(|(lock, workload)| results::Measurement {
-        lock,
-        workload,
+    let all: Vec<Setting<'_>> = plan.all().collect();
+    let measurements = all.iter().map(|setting| results::Measurement {
+        lock: setting.lock,
+        workload: &setting.workload,
         little: None,
         seats: &[],
-        rounds: rounds(rows, lock, workload.threads() as u32),
+        rounds: runs(rows, setting).filter_map(round).collect(),
     });
     let failed = |row: &Row| {
         Some(results::Failed {
@@ -180,34 +192,29 @@ pub fn json(plan: &Plan, rows: &[Option<Row>]) -> serde_json::Result<Vec<u8>> {
             threads: row.threads as usize,
             seed: row.seed,
             what: why(row.outcome.as_ref().err()?),
-            config: plan.workload(row.threads).config(),
+            config: row.workload.config(),
         })
     };
     results::json(&about, measurements, rows.iter().flatten().filter_map(failed).collect())
 }
 
-/// The runs of one lock with so many threads, as rounds.
-fn rounds(rows: &[Option<Row>], lock: &str, threads: u32) -> Vec<results::Round> {
-    let of = |row: &Row| {
-        let run = row.outcome.as_ref().ok()?;
-        let simulation = results::Simulation {
-            memory_operations: run.totals.operations,
-            misses: run.totals.misses,
-            virtual_ns: run.totals.end / 1000,
-        };
-        Some(results::Round { seed: row.seed, report: run.report.clone(), simulation: Some(simulation) })
+/// A run that has ended well, as a round.
+fn round(row: &Row) -> Option<results::Round> {
+    let run = row.outcome.as_ref().ok()?;
+    let simulation = results::Simulation {
+        memory_operations: run.totals.operations,
+        misses: run.totals.misses,
+        virtual_ns: run.totals.end / 1000,
     };
-    rows.iter().flatten().filter(|row| row.lock == lock && row.threads == threads).filter_map(of).collect()
+    Some(results::Round { seed: row.seed, report: run.report.clone(), simulation: Some(simulation) })
 }
 
-/// One line per run, with the names of the JSON's fields; what there is not is empty.
+/// One line per run, with the names of the JSON's fields and a column for each key that has several values; what there is
+/// not is empty.
 pub fn csv(plan: &Plan, rows: &[Option<Row>]) -> anyhow::Result<Vec<u8>> {
     let mut file = csv::Writer::from_writer(Vec::new());
-    file.write_record([
-        "machine",
-        "workload",
-        "lock",
-        "threads",
+    let names = plan.swept.iter().map(String::as_str);
+    let fields = [
         "seed",
         "ops",
         "throughput",
@@ -230,9 +237,12 @@ pub fn csv(plan: &Plan, rows: &[Option<Row>]) -> anyhow::Result<Vec<u8>> {
         "big_p99_ns",
         "little_p99_ns",
         "failure",
-    ])?;
+    ];
+    file.write_record(["machine", "workload", "lock", "threads"].into_iter().chain(names).chain(fields))?;
     for row in rows.iter().flatten() {
-        let begin = [&plan.machine.id, &plan.name, &row.lock, &row.threads.to_string(), &row.seed.to_string()];
+        let begin = [&plan.machine.id, &plan.name, &row.lock, &row.threads.to_string()];
+        let number = |key: &String| row.workload.number(key).map(|value| value.to_string()).unwrap_or_default();
+        let swept: Vec<String> = plan.swept.iter().map(number).chain([row.seed.to_string()]).collect();
         let rest = match &row.outcome {
             Ok(run) => numbers(&run.report),
             Err(failure) => {
@@ -241,7 +251,7 @@ pub fn csv(plan: &Plan, rows: &[Option<Row>]) -> anyhow::Result<Vec<u8>> {
                 rest
             }
         };
-        file.write_record(begin.into_iter().chain(&rest))?;
+        file.write_record(begin.into_iter().chain(&swept).chain(&rest))?;
     }
     Ok(file.into_inner()?)
 }
@@ -280,13 +290,18 @@ fn numbers(report: &Report) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockswap_sim::{Finished, Machine, Totals};
+    use lockswap_sim::{Finished, Machine, Totals, Workload};
+
+    fn counter() -> Workload {
+        Workload::named("counter").expect("a workload")
+    }
 
     fn plan() -> Plan {
         Plan {
             machine: Machine::built_in("apple-m1", &[]).expect("a machine"),
             name: "counter".into(),
-            workload: Workload::named("counter").expect("a workload"),
+            workloads: vec![(String::new(), counter())],
+            swept: Vec::new(),
             locks: vec!["cna".into(), "ttas".into()],
             threads: vec![20],
             duration: 1_000_000,
@@ -296,7 +311,8 @@ mod tests {
     }
 
     fn row(lock: &str, seed: u64, outcome: Result<Finished, Failure>) -> Option<Row> {
-        Some(Row { lock: lock.into(), threads: 20, seed, outcome })
+        let workload = counter().with(20, 1_000_000);
+        Some(Row { lock: lock.into(), threads: 20, workload, seed, outcome })
     }
 
     fn stopped() -> Failure {

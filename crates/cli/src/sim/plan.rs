@@ -9,11 +9,17 @@ use lockswap_workloads::invalid::Invalid;
 use super::SimArgs;
 use crate::error::UserError;
 
+/// What sets each workload apart, `KEY=VALUE`, and the workload.
+type Variants = Vec<(String, Workload)>;
+
 /// All runs of a sweep.
 pub struct Plan {
     pub machine: Machine,
     pub name: String,
-    pub workload: Workload,
+    /// One without a name if `--set` has no lists.
+    pub workloads: Variants,
+    /// The keys whose values are lists.
+    pub swept: Vec<String>,
     pub locks: Vec<String>,
     pub threads: Vec<u32>,
     pub duration: u64,
@@ -80,10 +86,46 @@ fn locks(args: &SimArgs, role: Role) -> Result<Vec<String>, UserError> {
     Ok(locks)
 }
 
+/// `workload` with each combination of the `settings`, of which some are lists; the keys of those.
+fn sweep(workload: &Workload, settings: &[(String, String)]) -> Result<(Vec<String>, Variants), Invalid> {
+    let mut swept = Vec::new();
+    let mut found = vec![(String::new(), workload.clone())];
+    for (key, value) in settings {
+        let values: Vec<&str> = if workload.is_list(key) { vec![value] } else { value.split(',').collect() };
+        if values.len() > 1 && !swept.contains(key) {
+            swept.push(key.clone());
+        }
+        let mut next = Vec::new();
+        for (name, workload) in &found {
+            for value in &values {
+                let (mut name, mut workload) = (name.clone(), workload.clone());
+                workload.set(key, value)?;
+                if values.len() > 1 {
+                    name += &format!("{}{key}={value}", if name.is_empty() { "" } else { ", " });
+                }
+                if next.iter().all(|(_, known)| *known != workload) {
+                    next.push((name, workload));
+                }
+            }
+        }
+        found = next;
+    }
+    Ok((swept, found))
+}
+
+/// One measurement of a plan.
+#[derive(Clone)]
+pub struct Setting<'a> {
+    pub lock: &'a str,
+    /// What `--set` says, where that is several things.
+    pub name: &'a str,
+    pub workload: Workload,
+}
+
 impl Plan {
     /// The plan that the arguments ask for.
     pub fn new(args: &SimArgs) -> Result<Self, UserError> {
-        let mut workload = Workload::named(&args.workload)?;
+        let workload = Workload::named(&args.workload)?;
         let is_crowded = CROWDED.contains(&args.workload.as_str());
         let mut settings = args.set.clone();
         if is_crowded && !settings.iter().any(|(key, _)| key == PATIENCE) {
@@ -91,7 +133,7 @@ impl Plan {
         }
         let (of_machine, own): (Vec<_>, Vec<_>) = settings.iter().cloned().partition(|(key, _)| is_the_machines(key));
         let machine = machine(&args.machine, &of_machine)?;
-        own.iter().try_for_each(|(key, value)| workload.set(key, value)).map_err(|mut invalid| {
+        let (swept, workloads) = sweep(&workload, &own).map_err(|mut invalid| {
             invalid.remedy += "; keys of the machine have a section, as in latency.remote=130";
             invalid
         })?;
@@ -117,24 +159,49 @@ impl Plan {
         });
         let seeds = (args.seed..).take(args.seeds as usize).collect();
         let name = args.workload.clone();
-        Ok(Plan { machine, name, workload, locks, threads, duration, seeds, settings })
+        Ok(Plan { machine, name, workloads, swept, locks, threads, duration, seeds, settings })
     }
 
-    /// What so many threads do.
-    pub fn workload(&self, threads: u32) -> Workload {
-        self.workload.clone().with(threads as usize, self.duration)
+    /// All measurements, by lock, what `--set` says, and number of threads.
+    pub fn all(&self) -> impl Iterator<Item = Setting<'_>> {
+        let of = move |lock| {
+            self.workloads.iter().flat_map(move |(name, workload)| {
+                let with = move |threads: &u32| workload.clone().with(*threads as usize, self.duration);
+                self.threads.iter().map(move |threads| Setting { lock, name, workload: with(threads) })
+            })
+        };
+        self.locks.iter().map(String::as_str).flat_map(of)
     }
 
-    /// The runs, by lock, number of threads and seed.
+    /// The runs, seed by seed of each measurement.
     pub fn jobs(&self) -> Vec<Job<'_>> {
         let mut jobs = Vec::new();
-        for lock in &self.locks {
-            for threads in &self.threads {
-                for seed in &self.seeds {
-                    jobs.push(Job { machine: &self.machine, workload: self.workload(*threads), lock, seed: *seed });
-                }
+        for Setting { lock, workload, .. } in self.all() {
+            for &seed in &self.seeds {
+                jobs.push(Job { machine: &self.machine, workload: workload.clone(), lock, seed });
             }
         }
         jobs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_values_are_combined_and_each_combination_comes_once() {
+        let workload = Workload::named("epochs").expect("epochs");
+        let settings = [("between", "0,10,0"), ("sections", "2,3"), ("slo", "5us,6us")];
+        let (swept, found) =
+            sweep(&workload, &settings.map(|(key, value)| (key.to_owned(), value.to_owned()))).unwrap();
+        assert_eq!(swept, ["between", "slo"]);
+        let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+        let expected = ["between=0, slo=5us", "between=0, slo=6us", "between=10, slo=5us", "between=10, slo=6us"];
+        assert_eq!(names, expected);
+        assert_eq!((found[3].1.number("between"), found[3].1.number("slo")), (Some(10.0), Some(6000.0)));
+        let one = sweep(&workload, &[("sections".to_owned(), "2,3".to_owned())]).unwrap();
+        assert_eq!((one.0.len(), one.1.len(), one.1[0].0.as_str()), (0, 1, ""));
+        assert!(sweep(&workload, &[("between".to_owned(), "1,x".to_owned())]).is_err());
     }
 }

@@ -85,6 +85,54 @@ fn tables_csv_and_pictures_are_written() {
 }
 
 #[test]
+fn a_key_with_several_values_is_swept() {
+    let place = Place::new();
+    let run =
+        place.output(
+            &[
+                &[
+                    "sim",
+                    "--machine",
+                    "amd-2990wx",
+                    "--workload",
+                    "ncs",
+                    "--locks",
+                    "ticket,mcs_spin",
+                    "--threads",
+                    "16",
+                ][..],
+                &[
+                    "--duration",
+                    "500us",
+                    "--set",
+                    "ncs=1us,10us,100us",
+                    "--export-json",
+                    "a.json",
+                    "--export-csv",
+                    "a.csv",
+                ],
+                &["--plot", "throughput=a.svg"],
+            ]
+            .concat(),
+        );
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    let shown = text(&run.stdout);
+    assert!(shown.contains("ticket    ncs=10us        16"), "{shown}");
+    let json: serde_json::Value = serde_json::from_slice(&fs::read(place.path("a.json")).unwrap()).unwrap();
+    crate::check_schema(&json);
+    let results = json["results"].as_array().unwrap();
+    let pauses: Vec<_> = results.iter().map(|result| result["config"]["ncs"].as_u64().unwrap()).collect();
+    assert_eq!(pauses, [1000, 10_000, 100_000, 1000, 10_000, 100_000]);
+    assert!(results[0]["throughput"].as_f64() > results[2]["throughput"].as_f64());
+    let csv = fs::read_to_string(place.path("a.csv")).unwrap();
+    assert!(
+        csv.starts_with("machine,workload,lock,threads,ncs,seed,") && csv.contains("ncs,mcs_spin,16,10000,1,"),
+        "{csv}"
+    );
+    assert!(fs::read_to_string(place.path("a.svg")).unwrap().contains("100k"), "values along the axis");
+}
+
+#[test]
 fn wrong_arguments_are_refused_with_a_remedy() {
     let place = Place::new();
     fs::write(place.path("bad.toml"), "title = 3").unwrap();
