@@ -13,11 +13,12 @@ use lockswap_workloads::record::Detail;
 use lockswap_workloads::report::Report;
 use lockswap_workloads::{counter, epochs, kv, ncs, readers, Mutex, ReadWrite};
 use serde::de::DeserializeOwned;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::any::Any;
 
 /// What the threads do.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Workload {
     /// Count under one lock; `oversub` is the same with computations inside and outside.
     Counter(counter::Config),
@@ -83,14 +84,19 @@ impl Workload {
     }
 
     /// The same with so many threads, for so long, with hand-offs and waits noted where it can.
-    pub fn with(mut self, threads: usize, duration: Ns) -> Self {
+    pub fn with(self, threads: usize, duration: Ns) -> Self {
+        self.noting(threads, duration, Detail::Handoffs)
+    }
+
+    /// The same with this detail noted where it can.
+    pub fn noting(mut self, threads: usize, duration: Ns, noted: Detail) -> Self {
         let all = Timing::lasting(duration);
         match &mut self {
             Workload::Counter(counter::Config { threads: t, timing, detail, .. })
             | Workload::Kv(kv::Config { threads: t, timing, detail, .. })
             | Workload::Ncs(ncs::Config { threads: t, timing, detail, .. })
             | Workload::Epochs(epochs::Config { threads: t, timing, detail, .. }, _) => {
-                (*t, *timing, *detail) = (threads, all, Detail::Handoffs);
+                (*t, *timing, *detail) = (threads, all, noted);
             }
             Workload::Readers(config) => (config.threads, config.timing) = (threads, all),
         }

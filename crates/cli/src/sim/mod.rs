@@ -5,6 +5,7 @@ mod output;
 mod plan;
 mod probe;
 mod reproduce;
+pub mod validate;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -78,6 +79,7 @@ enum SimCommand {
     /// Runs what the papers claim, and prints their numbers next to the simulated ones
     Reproduce(reproduce::ReproduceArgs),
     Probe(probe::ProbeArgs),
+    Validate(validate::ValidateArgs),
 }
 
 impl SimArgs {
@@ -93,7 +95,7 @@ fn duration(text: &str) -> Result<Ns, String> {
     }
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
+pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("write KEY=VALUE")?;
     Ok((key.to_owned(), value.to_owned()))
 }
@@ -110,6 +112,7 @@ pub fn run(args: SimArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
         Some(SimCommand::Reproduce(args)) => return reproduce::run(args),
         Some(SimCommand::Probe(args)) => return probe::run(args),
+        Some(SimCommand::Validate(args)) => return validate::run(args),
         None => {}
     }
     let plan = Plan::new(&args)?;

@@ -21,8 +21,6 @@ const PAUSES: u32 = 100;
 pub struct Costs {
     /// A step of [`Platform::compute`], which is a chain of dependent arithmetic.
     pub step: Samples,
-    /// A load whose address comes from the load before it.
-    pub load: Samples,
     /// A read-modify-write of an own line, one after the other.
     pub rmw: Samples,
     /// An acquisition, an increment of a number and a release: a read-modify-write, a load and two stores.
@@ -31,23 +29,26 @@ pub struct Costs {
     pub pause: Samples,
 }
 
+impl Costs {
+    /// Adds all samples of `others`.
+    pub fn extend(&mut self, others: Self) {
+        self.step.extend(others.step);
+        self.rmw.extend(others.rmw);
+        self.section.extend(others.section);
+        self.pause.extend(others.pause);
+    }
+}
+
 /// A word on lines of its own.
 #[repr(align(128))]
 struct Apart(AtomicUsize);
-
-const CELLS: usize = 16;
 
 /// Adds samples taken on `cpu`.
 pub fn measure(cpu: usize, costs: &mut Costs) -> Result<(), ProbeError> {
     on(cpu, || {
         let (lock, number) = (Apart(AtomicUsize::new(0)), Apart(AtomicUsize::new(0)));
-        // Each holds the address of another one: 5 and 16 have no common divisor.
-        let cells: [Apart; CELLS] = std::array::from_fn(|_| Apart(AtomicUsize::new(0)));
-        let address = |index: usize| std::ptr::from_ref(&cells[index % CELLS]).expose_provenance();
-        (0..CELLS).for_each(|index| cells[index].0.store(address(index + 5), Ordering::Relaxed));
         for _ in 0..ROUNDS {
             costs.step.push(timed(STEPS, || Native::compute(u64::from(STEPS))));
-            costs.load.push(timed(STEPS, || chase(address(0))));
             costs.rmw.push(timed(STEPS, || (0..STEPS).for_each(|_| _ = lock.0.fetch_add(1, Ordering::AcqRel))));
             costs.section.push(timed(STEPS, || {
                 for _ in 0..STEPS {
@@ -60,17 +61,6 @@ pub fn measure(cpu: usize, costs: &mut Costs) -> Result<(), ProbeError> {
             costs.pause.push(timed(PAUSES, || Native::relax(PAUSES)));
         }
     })
-}
-
-/// Follows addresses from one cell to the next.
-fn chase(first: usize) {
-    let mut address = first;
-    for _ in 0..STEPS {
-        let cell = std::ptr::with_exposed_provenance::<AtomicUsize>(address);
-        // SAFETY: the address of a cell's word, which lives while this runs.
-        address = unsafe { &*cell }.load(Ordering::Relaxed);
-    }
-    black_box(address);
 }
 
 fn timed(steps: u32, body: impl FnOnce()) -> f64 {

@@ -171,6 +171,11 @@ impl Machine {
         self.cpus.len()
     }
 
+    /// The CPUs in the order in which threads start on them.
+    pub fn placement(&self) -> &[u32] {
+        &self.order
+    }
+
     /// Ps that a modified line takes from core to core.
     #[inline]
     pub(crate) fn distance(&self, from: u32, to: u32) -> Ps {
