@@ -77,10 +77,17 @@ impl Plan {
         if threads.is_empty() {
             threads = (0..12).map(|n| 1 << n).take_while(|n| *n < cpus).chain([cpus]).collect();
         }
+        let workloads = args.workloads.iter().map(|text| Ok((text, workload(text)?)));
+        let workloads = workloads.collect::<Result<Vec<_>, UserError>>()?;
+        let role_of = |workload: &Workload| if workload.wants_rwlocks() { Role::RwLock } else { Role::Mutex };
+        let known: Vec<&str> = workloads.iter().flat_map(|(_, workload)| simulated(role_of(workload))).collect();
+        if let Some(lock) = args.locks.iter().find(|lock| !known.contains(&lock.as_str())) {
+            let what = format!("there is no lock '{lock}' for these workloads to simulate");
+            return Err(misuse(what, format!("use some of: {}", known.join(", "))));
+        }
         let mut cases = Vec::new();
-        for text in &args.workloads {
-            let workload = workload(text)?;
-            let role = if workload.wants_rwlocks() { Role::RwLock } else { Role::Mutex };
+        for (text, workload) in workloads {
+            let role = role_of(&workload);
             let all = || simulated(role).map(str::to_owned);
             let of_role = |lock: &&String| simulated(role).any(|id| id == **lock);
             let locks: Vec<String> = match (args.all || role == Role::RwLock, args.locks.is_empty()) {
@@ -96,12 +103,6 @@ impl Plan {
                 let (name, locks) = (text.clone(), locks.clone());
                 cases.push(Case { name, workload: workload.clone(), threads, locks });
             }
-        }
-        let used = |lock: &&String| !cases.iter().any(|case| case.locks.contains(lock));
-        if let Some(lock) = args.locks.iter().find(used) {
-            let known: Vec<&str> = simulated(Role::Mutex).chain(simulated(Role::RwLock)).collect();
-            let what = format!("there is no lock '{lock}' for these workloads to simulate");
-            return Err(misuse(what, format!("use some of: {}", known.join(", "))));
         }
         let machine = args.machine.as_ref().map(|name| machine(name, &args.set)).transpose()?;
         let mut plan = Plan {
