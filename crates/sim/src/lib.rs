@@ -4,6 +4,7 @@
 //! is read from a TOML file; a [`Job`] runs a workload of `lockswap-workloads` on it. `docs/simulator.md` says what the
 //! model knows and what it does not.
 
+mod coroutines;
 mod crew;
 mod engine;
 mod epochs;
@@ -11,9 +12,11 @@ pub mod host;
 mod job;
 mod machine;
 mod platform;
+mod word;
 
 pub use crew::{attempt, Simulated};
 pub use engine::{Stuck, Totals};
-pub use job::{cpu_time, Failure, Finished, Job, Workload};
+pub use job::{cpu_time, Failure, Finished, Job};
+pub use lockswap_workloads::workload::Workload;
 pub use machine::{Invalid, Machine, Ps};
 pub use platform::Sim;

@@ -1,36 +1,21 @@
 //! The simulated machine as a platform.
 
-use crate::engine::memory::Place;
 use crate::engine::{self, access, schedule};
 use crate::machine::Ps;
+use crate::word::{self, At, Memory, Place};
 use lockswap_platform::window::LONGEST;
-use lockswap_platform::{
-    AtomicInt, AtomicPtrCell, Clock, CoreKind, DataCell, Deadline, Ns, Ordering, Platform, SharedTable, Wake, MAX_RANKS,
-};
-use std::cell::{Cell, RefCell, UnsafeCell};
+use lockswap_platform::{AtomicInt, Clock, CoreKind, Deadline, Ns, Ordering, Platform, SharedTable, Wake, MAX_RANKS};
+use std::cell::{Cell, RefCell};
 use std::panic::Location;
 
 /// The described machine that the current simulation runs on.
 pub struct Sim;
 
-/// An atomic of the simulated machine; its bytes are the value's.
-#[repr(transparent)]
-pub struct Word<T>(UnsafeCell<T>);
-
-// SAFETY: virtual threads run one at a time on one thread of the host.
-unsafe impl<T> Sync for Word<T> {}
-// SAFETY: as above.
-unsafe impl<T> Send for Word<T> {}
-
-impl<T> Word<T> {
-    #[inline]
-    fn place(&self) -> Place {
-        Place { address: self.0.get().expose_provenance(), bytes: size_of::<T>() as u8 }
-    }
+impl Memory for Sim {
+    type Guard = ();
 
     #[inline]
-    fn read(&self) -> u64 {
-        let place = self.place();
+    fn load(place: Place, _: At) -> u64 {
         if engine::is_running() {
             access::load(place)
         } else {
@@ -39,8 +24,7 @@ impl<T> Word<T> {
     }
 
     #[inline]
-    fn write(&self, value: u64) {
-        let place = self.place();
+    fn store(place: Place, value: u64, _: At) {
         if engine::is_running() {
             access::store(place, value);
         } else {
@@ -49,8 +33,7 @@ impl<T> Word<T> {
     }
 
     #[inline]
-    fn update(&self, f: impl FnOnce(u64) -> Option<u64>) -> u64 {
-        let place = self.place();
+    fn update(place: Place, _: At, f: impl FnOnce(u64) -> Option<u64>) -> u64 {
         if engine::is_running() {
             return access::update(place, f);
         }
@@ -60,114 +43,15 @@ impl<T> Word<T> {
         }
         old
     }
-}
 
-macro_rules! int {
-    ($value:ty) => {
-        impl AtomicInt<$value> for Word<$value> {
-            fn new(value: $value) -> Self {
-                Word(UnsafeCell::new(value))
-            }
-            fn load(&self, _: Ordering) -> $value {
-                self.read() as $value
-            }
-            fn store(&self, value: $value, _: Ordering) {
-                self.write(value as u64);
-            }
-            fn swap(&self, value: $value, _: Ordering) -> $value {
-                self.update(|_| Some(value as u64)) as $value
-            }
-            fn compare_exchange(&self, current: $value, new: $value, _: Ordering) -> Result<$value, $value> {
-                let old = self.update(|old| (old as $value == current).then_some(new as u64)) as $value;
-                if old == current {
-                    Ok(old)
-                } else {
-                    Err(old)
-                }
-            }
-            fn fetch_add(&self, value: $value, _: Ordering) -> $value {
-                self.update(|old| Some((old as $value).wrapping_add(value) as u64)) as $value
-            }
-            fn fetch_sub(&self, value: $value, _: Ordering) -> $value {
-                self.update(|old| Some((old as $value).wrapping_sub(value) as u64)) as $value
-            }
-            fn fetch_and(&self, value: $value, _: Ordering) -> $value {
-                self.update(|old| Some((old as $value & value) as u64)) as $value
-            }
-            fn fetch_or(&self, value: $value, _: Ordering) -> $value {
-                self.update(|old| Some((old as $value | value) as u64)) as $value
-            }
-        }
-    };
-}
-
-int!(u8);
-int!(u32);
-int!(usize);
-
-fn pointer<T>(bits: u64) -> *mut T {
-    std::ptr::with_exposed_provenance_mut(bits as usize)
-}
-
-fn bits<T>(pointer: *mut T) -> u64 {
-    pointer.expose_provenance() as u64
-}
-
-impl<T> AtomicPtrCell<T> for Word<*mut T> {
-    fn new(value: *mut T) -> Self {
-        Word(UnsafeCell::new(value))
-    }
-    fn load(&self, _: Ordering) -> *mut T {
-        pointer(self.read())
-    }
-    fn store(&self, value: *mut T, _: Ordering) {
-        self.write(bits(value));
-    }
-    fn swap(&self, value: *mut T, _: Ordering) -> *mut T {
-        pointer(self.update(|_| Some(bits(value))))
-    }
-    fn compare_exchange(&self, current: *mut T, new: *mut T, _: Ordering) -> Result<*mut T, *mut T> {
-        let old = pointer(self.update(|old| (old == bits(current)).then_some(bits(new))));
-        if old == current {
-            Ok(old)
-        } else {
-            Err(old)
-        }
-    }
-}
-
-/// Memory that a lock protects: an access takes its lines from wherever they are.
-#[repr(transparent)]
-pub struct Guarded<T>(UnsafeCell<T>);
-
-// SAFETY: as for `Word`.
-unsafe impl<T: Send> Sync for Guarded<T> {}
-// SAFETY: as for `Word`.
-unsafe impl<T: Send> Send for Guarded<T> {}
-
-impl<T> Guarded<T> {
-    fn touch(&self, write: bool) {
+    fn touch((): &(), start: usize, bytes: usize, writes: bool, _: At) {
         if engine::is_running() {
-            access::touch(self.0.get().addr(), size_of::<T>(), write);
+            access::touch(start, bytes, writes);
         }
     }
 }
 
-impl<T: Send> DataCell<T> for Guarded<T> {
-    fn new(value: T) -> Self {
-        Guarded(UnsafeCell::new(value))
-    }
-    unsafe fn with<R>(&self, f: impl FnOnce(&T) -> R) -> R {
-        self.touch(false);
-        // SAFETY: nobody else runs.
-        f(unsafe { &*self.0.get() })
-    }
-    unsafe fn with_mut<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
-        self.touch(true);
-        // SAFETY: as above.
-        f(unsafe { &mut *self.0.get() })
-    }
-}
+type Word<T> = word::Word<T, Sim>;
 
 /// Slots in each shared table, as on hardware.
 const SLOTS: usize = 4096;
@@ -179,6 +63,8 @@ thread_local! {
     static TABLES: Cell<[Option<&'static Table>; 2]> = const { Cell::new([None, None]) };
     /// The reorder windows of threads inside an epoch.
     static WINDOWS: RefCell<Vec<Option<Ns>>> = const { RefCell::new(Vec::new()) };
+    /// The reorder window of all others.
+    static LONGEST_WINDOW: Cell<Ns> = const { Cell::new(LONGEST) };
 }
 
 /// From now on the current virtual thread's reorder window is `window`, or the longest if there is none.
@@ -192,9 +78,14 @@ pub(crate) fn set_window(window: Option<Ns>) {
     });
 }
 
+/// From now on reorder windows are so long where no other is set.
+pub(crate) fn set_longest_window(window: Ns) {
+    LONGEST_WINDOW.set(window);
+}
+
 fn tables() -> [&'static Table; 2] {
     TABLES.with(|tables| {
-        let make = || &*Box::leak(Box::new(Table([const { Word(UnsafeCell::new(0)) }; SLOTS])));
+        let make = || &*Box::leak(Box::new(Table([const { Word::holding(0) }; SLOTS])));
         let found = tables.get().map(|table| table.unwrap_or_else(make));
         tables.set(found.map(Some));
         found
@@ -203,8 +94,7 @@ fn tables() -> [&'static Table; 2] {
 
 /// Makes the shared tables empty, and forgets all windows.
 pub(crate) fn reset() {
-    // SAFETY: nobody runs.
-    tables().iter().flat_map(|table| &table.0).for_each(|word| unsafe { *word.0.get() = 0 });
+    tables().iter().flat_map(|table| &table.0).for_each(|word| word.reset(0));
     WINDOWS.take();
 }
 
@@ -220,7 +110,7 @@ impl Platform for Sim {
     type U32 = Word<u32>;
     type Usize = Word<usize>;
     type Ptr<T: 'static> = Word<*mut T>;
-    type Data<T: Send> = Guarded<T>;
+    type Data<T: Send> = word::Guarded<T, Sim>;
 
     #[track_caller]
     fn spin_map<R>(mut f: impl FnMut() -> Option<R>) -> R {
@@ -334,7 +224,7 @@ impl Platform for Sim {
 
     fn reorder_window() -> Ns {
         let thread = engine::current() as usize;
-        WINDOWS.with_borrow(|windows| windows.get(thread).copied().flatten()).unwrap_or(LONGEST)
+        WINDOWS.with_borrow(|windows| windows.get(thread).copied().flatten()).unwrap_or(LONGEST_WINDOW.get())
     }
 
     fn compute(steps: u64) {
@@ -360,8 +250,8 @@ impl Platform for Sim {
     #[track_caller]
     fn park(word: &Word<u32>, expected: u32, deadline: Option<Deadline>) -> Wake {
         let place = Location::caller();
-        let may_sleep = || word.read() as u32 == expected;
-        match schedule::park(word.0.get().addr(), deadline.map(until), place, may_sleep) {
+        let may_sleep = || word.load(Ordering::SeqCst) == expected;
+        match schedule::park(word.place().address, deadline.map(until), place, may_sleep) {
             Some(true) => Wake::TimedOut,
             Some(false) | None => Wake::Retry,
         }

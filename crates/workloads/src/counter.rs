@@ -7,10 +7,12 @@ use crate::record::{Baton, Detail, Record};
 use crate::report::Report;
 use crate::{section, Mutex};
 use lockswap_platform::Platform;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What to run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "CounterConfig", deny_unknown_fields)]
 pub struct Config {
     /// Threads that compete.
     pub threads: usize,

@@ -10,10 +10,12 @@ use crate::record::{Baton, Detail, Record};
 use crate::report::Report;
 use crate::{section, Mutex};
 use lockswap_platform::Platform;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What to run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "KvConfig", deny_unknown_fields)]
 pub struct Config {
     /// Threads that operate on the map.
     pub threads: usize,
@@ -22,7 +24,7 @@ pub struct Config {
     /// Keys are drawn from `0..keys`; less than 2^32.
     pub keys: u64,
     /// Share of inserts and removes among the operations, percent.
-    pub update_percent: u32,
+    pub updates: u32,
     /// Steps that the holder computes besides; for a simulated machine, which does not count instructions.
     pub inside: u64,
     /// External work: steps that a thread computes between two operations, outside the lock ([`Platform::compute`]).
@@ -36,7 +38,7 @@ impl Config {
     /// operation does, so that a lock cannot win merely by letting one thread keep it; the paper has none.
     pub const fn new(threads: usize) -> Self {
         let timing = Timing::lasting(500_000_000);
-        Self { threads, timing, keys: 1024, update_percent: 20, inside: 0, external: 32, detail: Detail::Counts }
+        Self { threads, timing, keys: 1024, updates: 20, inside: 0, external: 32, detail: Detail::Counts }
     }
 }
 
@@ -50,9 +52,9 @@ struct Tally {
 ///
 /// # Panics
 /// If the map's contents do not match the operations, which means that the lock did not exclude; if `keys` or
-/// `update_percent` is out of range; if there are no threads.
+/// `updates` is out of range; if there are no threads.
 pub fn run<P: Platform, M: Mutex>(config: &Config, crew: &dyn Crew, mutex: &M) -> Report {
-    assert!(config.update_percent <= 100, "update_percent is {}, over 100", config.update_percent);
+    assert!(config.updates <= 100, "updates is {}, over 100", config.updates);
     assert!((1..u64::from(u32::MAX)).contains(&config.keys), "keys is {}, not in 1..2^32-1", config.keys);
     let keys = config.keys as u32;
     let tree = Avl::<P>::new(keys);
@@ -78,9 +80,9 @@ pub fn run<P: Platform, M: Mutex>(config: &Config, crew: &dyn Crew, mutex: &M) -
             let choice = random.below(200);
             let Tally { record, inserted, removed } = &mut tally;
             section::operation::<P, M>((mutex, &mut me), (crew, member, seen), (config.detail, &baton), record, || {
-                if choice < config.update_percent {
+                if choice < config.updates {
                     *inserted += u64::from(tree.insert(key, choice as usize));
-                } else if choice < 2 * config.update_percent {
+                } else if choice < 2 * config.updates {
                     *removed += u64::from(tree.remove(key));
                 } else {
                     std::hint::black_box(tree.get(key));
@@ -131,7 +133,7 @@ mod tests {
     #[test]
     fn four_threads_pass_the_check_and_all_work() {
         let mutex = pthread::Mutex::new(pthread::Kind::Normal);
-        let report = run_on(&Config { update_percent: 100, external: 0, ..short(4) }, &*mutex);
+        let report = run_on(&Config { updates: 100, external: 0, ..short(4) }, &*mutex);
         assert_eq!(report.per_thread.len(), 4);
         assert_eq!(report.per_thread.iter().map(|thread| thread.ops).sum::<u64>(), report.ops);
         assert!(report.ops > 1000, "{report:?}");
@@ -140,8 +142,8 @@ mod tests {
 
     #[test]
     fn a_spinlock_and_odd_sizes_work_too() {
-        run_on(&Config { keys: 1, update_percent: 50, ..short(2) }, &*pthread::Spin::new());
-        run_on(&Config { keys: 7, update_percent: 0, detail: Detail::Handoffs, ..short(1) }, &*pthread::Spin::new());
+        run_on(&Config { keys: 1, updates: 50, ..short(2) }, &*pthread::Spin::new());
+        run_on(&Config { keys: 7, updates: 0, detail: Detail::Handoffs, ..short(1) }, &*pthread::Spin::new());
     }
 
     #[test]
@@ -163,7 +165,7 @@ mod tests {
             fn lock(&self, (): &mut ()) {}
             fn unlock(&self, (): &mut ()) {}
         }
-        let config = Config { update_percent: 100, external: 0, ..short(4) };
+        let config = Config { updates: 100, external: 0, ..short(4) };
         // One run is enough in practice; on a single CPU it takes a preemption within an update.
         let caught = (0..40).any(|_| {
             let config = config.clone();

@@ -17,6 +17,7 @@ pub mod crew;
 pub mod direct;
 pub mod epochs;
 pub mod hardware;
+pub mod invalid;
 pub mod kv;
 mod lines;
 pub mod micro;
@@ -29,6 +30,7 @@ pub mod record;
 pub mod report;
 mod section;
 pub mod torture;
+pub mod workload;
 
 /// A mutual-exclusion lock as the workloads use it.
 ///

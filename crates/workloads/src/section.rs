@@ -16,15 +16,16 @@ pub(crate) fn now<P: Platform>() -> Ns {
 pub(crate) struct Noted {
     /// How long it waited, ns; 0 where waits are not timed.
     pub waited: Ns,
+    /// How much of that lies in the measured time, ns.
+    pub measured: Ns,
     /// The hand-off, if it was one, and how long the section touched its data, ns.
     received: Option<(Received, Ns)>,
 }
 
 impl Noted {
-    /// Adds it to what the thread did in the measured time.
+    /// Adds the hand-off to what the thread did in the measured time.
     #[inline]
     pub fn count(self, crew: &dyn Crew, record: &mut Record) {
-        record.waited += self.waited;
         if let Some((from, touching)) = self.received {
             record.handoffs.note(crew, from, touching);
         }
@@ -43,6 +44,7 @@ pub(crate) fn acquire<P: Platform, M: Mutex>(
     let asked = if timed { now::<P>() } else { 0 };
     mutex.lock(me);
     let entered = if timed { now::<P>() } else { 0 };
+    let measured = if timed { member.signal.measured(asked, entered) } else { 0 };
     let mut received = None;
     if detail == Detail::Handoffs {
         let from = baton.enter::<P>(member, asked, entered);
@@ -54,11 +56,11 @@ pub(crate) fn acquire<P: Platform, M: Mutex>(
         section();
     }
     mutex.unlock(me);
-    Noted { waited: entered - asked, received }
+    Noted { waited: entered - asked, measured, received }
 }
 
 /// An operation that is one acquisition. It counts if it began when the phase was `seen` as [`Phase::Measure`] and the
-/// phase still is; its wait is noted anyway, because the longest one may outlast the run.
+/// phase still is; its wait is noted if any of it was then, because the longest one may outlast the run at both ends.
 #[inline]
 pub(crate) fn operation<P: Platform, M: Mutex>(
     lock: (&M, &mut M::Thread),
@@ -76,11 +78,11 @@ pub(crate) fn operation<P: Platform, M: Mutex>(
         return;
     }
     let noted = acquire::<P, M>(lock, member, (detail, baton), section);
-    if seen != Phase::Measure {
-        return;
+    record.waited += noted.measured;
+    if seen == Phase::Measure || noted.measured > 0 {
+        record.time(0, noted.waited);
     }
-    record.time(0, noted.waited);
-    if member.signal.phase() == Phase::Measure {
+    if seen == Phase::Measure && member.signal.phase() == Phase::Measure {
         record.ops += 1;
         noted.count(crew, record);
     }

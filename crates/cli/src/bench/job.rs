@@ -15,6 +15,7 @@ use lockswap_workloads::epochs::Annotate;
 use lockswap_workloads::hardware::{Hardware, Seat};
 use lockswap_workloads::micro::{self, Effort, Group as MicroGroup};
 use lockswap_workloads::pthread::{Kind, Mutex, RwLock};
+use lockswap_workloads::workload::Workload;
 use lockswap_workloads::{affinity, counter, epochs, kv, ncs, price, readers};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -45,47 +46,16 @@ pub enum Work {
         /// The lock that is called directly; without one a pthread mutex is measured.
         directly: Option<String>,
     },
-    /// See [`counter`].
-    Counter(counter::Config),
-    /// See [`kv`].
-    Kv(kv::Config),
-    /// See [`ncs`].
-    Ncs(ncs::Config),
-    /// See [`epochs`].
-    Epochs(epochs::Config),
-    /// See [`readers`].
-    Readers(readers::Config),
+    /// A workload.
+    Workload(Workload),
 }
 
 impl Work {
-    /// Its name in files.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Work::Micro { .. } => "micro",
-            Work::Price { .. } => "direct",
-            Work::Counter(_) => "counter",
-            Work::Kv(_) => "kv",
-            Work::Ncs(_) => "ncs",
-            Work::Epochs(_) => "epochs",
-            Work::Readers(_) => "readers",
-        }
-    }
-
     fn timing(&self) -> Timing {
         match self {
             Work::Micro { .. } | Work::Price { .. } => Timing::lasting(0),
-            Work::Counter(config) => config.timing,
-            Work::Kv(config) => config.timing,
-            Work::Ncs(config) => config.timing,
-            Work::Epochs(config) => config.timing,
-            Work::Readers(config) => config.timing,
+            Work::Workload(workload) => workload.timing(),
         }
-    }
-
-    /// Its parameters.
-    pub fn config(&self) -> serde_json::Value {
-        let tagged = serde_json::to_value(self).unwrap_or_default();
-        tagged.as_object().and_then(|map| map.values().next().cloned()).unwrap_or_default()
     }
 }
 
@@ -96,6 +66,8 @@ pub struct Job {
     pub work: Work,
     /// Where threads are pinned; nowhere if empty.
     pub seats: Vec<Seat>,
+    /// What its chances follow.
+    pub seed: u64,
 }
 
 /// Variables of our own environment that must not change what is measured.
@@ -165,9 +137,9 @@ pub fn answer(mut command: Command, time: Duration) -> anyhow::Result<Vec<u8>> {
 
 /// The measuring process: does the job that `text` describes and prints one line of JSON.
 pub fn measure(text: &str) -> anyhow::Result<ExitCode> {
-    let Job { work, seats } = serde_json::from_str(text).context("no job")?;
+    let Job { work, seats, seed } = serde_json::from_str(text).context("no job")?;
     let mutex = || Mutex::new(Kind::Normal);
-    let crew = Hardware { seats, places: look_around()?, ..Hardware::default() };
+    let crew = Hardware { seats, places: look_around()?, seed };
     let line = match work {
         Work::Micro { uncontended, contended } => {
             // The last CPU: the first one serves most interrupts.
@@ -190,14 +162,15 @@ pub fn measure(text: &str) -> anyhow::Result<ExitCode> {
             };
             serde_json::to_string(&BTreeMap::from(samples))
         }
-        Work::Counter(config) => serde_json::to_string(&counter::run::<Native, _>(&config, &crew, &*mutex())),
-        Work::Kv(config) => serde_json::to_string(&kv::run::<Native, _>(&config, &crew, &*mutex())),
-        Work::Ncs(config) => serde_json::to_string(&ncs::run::<Native, _>(&config, &crew, &*mutex())),
-        Work::Epochs(config) => {
-            let mutexes = Mutex::array(config.locks);
-            serde_json::to_string(&epochs::run::<Native, Mutex>(&config, &crew, &mutexes, &Preloaded))
-        }
-        Work::Readers(config) => serde_json::to_string(&readers::run::<Native, _>(&config, &crew, &*RwLock::new())),
+        Work::Workload(workload) => serde_json::to_string(&match workload {
+            Workload::Counter(config) => counter::run::<Native, _>(&config, &crew, &*mutex()),
+            Workload::Kv(config) => kv::run::<Native, _>(&config, &crew, &*mutex()),
+            Workload::Ncs(config) => ncs::run::<Native, _>(&config, &crew, &*mutex()),
+            Workload::Epochs(config) => {
+                epochs::run::<Native, Mutex>(&config, &crew, &Mutex::array(config.locks), &Preloaded)
+            }
+            Workload::Readers(config) => readers::run::<Native, _>(&config, &crew, &*RwLock::new()),
+        }),
     };
     terminal::print(&format!("{}\n", line?))?;
     Ok(ExitCode::SUCCESS)

@@ -12,7 +12,6 @@ use lockswap_sim::host::{Facts, Found, Probe, Shape};
 use lockswap_sim::{Invalid, Machine};
 use lockswap_study::export::OutputFile;
 
-use super::plan::user;
 use crate::error::UserError;
 use crate::{picture, topo};
 
@@ -142,7 +141,7 @@ pub fn machine(changes: &[(String, String)]) -> Result<Machine, UserError> {
             text
         }
     };
-    Machine::parse(NAME, &text, changes).map_err(user)
+    Ok(Machine::parse(NAME, &text, changes)?)
 }
 
 fn failed(invalid: Invalid) -> UserError {

@@ -20,12 +20,54 @@ fn two_processes_find_the_same_for_one_seed() {
     assert!(first != export("other.json", "8", ""), "another seed must");
     let json: serde_json::Value = serde_json::from_slice(&first).unwrap();
     let results = json["results"].as_array().unwrap();
+    crate::check_schema(&json);
     assert_eq!(results.len(), 8);
     for result in results {
         for key in ["lock", "threads", "throughput", "fairness_factor"] {
             assert!(!result[key].is_null(), "{key}");
         }
         assert!(result["throughput"].as_f64().unwrap() > 1e4);
+    }
+}
+
+/// The form of hardware's results, which the tests of `bench` check against the same schema.
+#[test]
+fn every_workload_has_results_of_the_published_form() {
+    let place = Place::new();
+    for workload in [
+        "counter",
+        "kv",
+        "ncs",
+        "epochs",
+        "epochs-variable",
+        "epochs-mixed",
+        "epochs-scalability",
+        "epochs-contention",
+        "epochs-oversub",
+        "oversub",
+        "readers",
+    ] {
+        let lock = if workload == "readers" { "bravo" } else { "asl" };
+        let run = place.output(
+            &[
+                &["sim", "--machine", "apple-m1", "--workload", workload, "--locks", lock, "--seeds", "2"][..],
+                &["--threads", "6", "--duration", "5ms", "--export-json", "a.json"],
+            ]
+            .concat(),
+        );
+        assert!(run.status.success(), "{workload}: {}", text(&run.stderr));
+        let json: serde_json::Value = serde_json::from_slice(&fs::read(place.path("a.json")).unwrap()).unwrap();
+        crate::check_schema(&json);
+        let result = &json["results"][0];
+        let named = (&json["workload"]["name"], &result["workload"], &result["lock"], &json["machine"]["cpus"]);
+        assert_eq!(named, (&workload.into(), &workload.into(), &lock.into(), &8.into()));
+        let seeds: Vec<_> = result["rounds"].as_array().unwrap().iter().map(|round| round["seed"].as_u64()).collect();
+        assert_eq!((seeds, &json["simulated"]), (vec![Some(1), Some(2)], &true.into()), "{workload}");
+        let counts = |of: &serde_json::Value| -> u64 {
+            of["latency"]["all"]["histogram"].as_array().unwrap().iter().map(|bin| bin[1].as_u64().unwrap()).sum()
+        };
+        assert_eq!(counts(result), counts(&result["rounds"][0]) + counts(&result["rounds"][1]), "{workload}");
+        assert!(counts(result) > 0 && result["throughput"].as_f64().unwrap() > 0.0, "{workload}: {result}");
     }
 }
 

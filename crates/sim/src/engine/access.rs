@@ -1,8 +1,10 @@
 //! What a virtual thread does to memory. Each function may leave the thread's coroutine and come back later; no reference
 //! to the engine is kept across that.
 
-use super::memory::{Pending, Place, Sort};
-use super::{engine, leave, settle, Doing, NOBODY};
+use super::memory::{Pending, Sort};
+use super::{engine, settle, Doing, NOBODY};
+use crate::coroutines::leave;
+use crate::word::Place;
 
 /// Waits until the current thread may take a line for itself, which is now.
 fn wait_to_write(index: usize) {

@@ -11,6 +11,7 @@ use super::cores::CoreSet;
 use super::events::Kind;
 use super::{Engine, Load, Thread, NOBODY};
 use crate::machine::Ps;
+use crate::word::Place;
 
 /// A request that waits for a line.
 #[derive(Clone, Copy)]
@@ -18,6 +19,8 @@ pub struct Request {
     pub thread: u32,
     pub core: u32,
     pub sort: Sort,
+    /// When it is at the home of the line, which serves in that order.
+    arrives: Ps,
     /// Void if the thread's token is another one by then.
     token: u32,
 }
@@ -78,39 +81,6 @@ impl Line {
             watchers: Vec::new(),
             pending: Vec::new(),
             committed: Vec::new(),
-        }
-    }
-}
-
-/// The atomic integer at an address.
-#[derive(Clone, Copy)]
-pub struct Place {
-    pub address: usize,
-    pub bytes: u8,
-}
-
-impl Place {
-    pub fn read(self) -> u64 {
-        let pointer = std::ptr::with_exposed_provenance::<u8>(self.address);
-        // SAFETY: a `Word` of that size is there, and virtual threads run one at a time.
-        unsafe {
-            match self.bytes {
-                1 => u64::from(*pointer),
-                4 => u64::from(*pointer.cast::<u32>()),
-                _ => *pointer.cast::<u64>(),
-            }
-        }
-    }
-
-    pub fn write(self, value: u64) {
-        let pointer = std::ptr::with_exposed_provenance_mut::<u8>(self.address);
-        // SAFETY: as above.
-        unsafe {
-            match self.bytes {
-                1 => *pointer = value as u8,
-                4 => *pointer.cast::<u32>() = value as u32,
-                _ => *pointer.cast::<u64>() = value,
-            }
         }
     }
 }
@@ -288,16 +258,9 @@ impl Engine {
                 continue;
             }
             if thread.is_reader() {
-                // All it will do is read this line again.
-                let request = Request { thread: number, core: thread.core, sort: Sort::Reread, token };
-                let queue = &mut self.lines[index].queue;
-                queue.push(request);
-                // It looks once per pause: whoever comes first is chance.
-                let other = self.random.below(queue.len() as u64) as usize;
-                let last = queue.len() - 1;
-                if queue[other].sort == Sort::Reread {
-                    queue.swap(other, last);
-                }
+                // All it will do is read this line again, at its next look: once per pause.
+                let (core, look) = (thread.core, self.random.below(pause + 1));
+                self.join(index, number, core, Sort::Reread, token, look);
             } else {
                 let at = at.max(thread.not_before) + self.random.below(pause);
                 self.wake_watcher(number, at);
@@ -321,8 +284,16 @@ impl Engine {
     /// Puts a request of a thread into the queue of a line.
     pub(super) fn enqueue(&mut self, index: usize, thread: u32, sort: Sort) {
         let Thread { core, token, .. } = self.threads[thread as usize];
-        self.lines[index].queue.push(Request { thread, core, sort, token });
+        self.join(index, thread, core, sort, token, 0);
         self.announce_line(index);
+    }
+
+    /// Puts a request that is made after `delay` in its place in the queue: the home of the line is farther from some.
+    fn join(&mut self, index: usize, thread: u32, core: u32, sort: Sort, token: u32, delay: Ps) {
+        let line = &mut self.lines[index];
+        let arrives = self.now + delay + self.machine.way_to_node(core, line.home);
+        let place = line.queue.partition_point(|request| request.arrives <= arrives);
+        line.queue.insert(place, Request { thread, core, sort, arrives, token });
     }
 
     /// If requests wait for a line, the next one is served when the line is free.

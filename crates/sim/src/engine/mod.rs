@@ -10,19 +10,17 @@ pub mod memory;
 mod random;
 pub mod schedule;
 
+use crate::coroutines::{leave, Coroutines};
 use crate::machine::{Cpu, Machine, Ps};
-use corosensei::stack::DefaultStack;
-use corosensei::{Coroutine, CoroutineResult, Yielder};
+use crate::word::Place;
 use events::{Events, Kind};
-use memory::{Line, Place};
+use memory::Line;
 use random::Random;
 use rustc_hash::FxHashMap;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::Location;
 
-/// Virtual threads get this much stack, bytes.
-const STACK_BYTES: usize = 64 * 1024;
 /// No core, CPU or thread.
 pub const NOBODY: u32 = u32::MAX;
 /// Operations after the last alarm: a thread ends after a few, and it may have to wait for thousands of others.
@@ -93,7 +91,6 @@ pub struct Thread {
     /// The line of the last miss, and its distance from the one before.
     last_miss: (usize, isize),
     place: Option<&'static Location<'static>>,
-    yielder: *const Yielder<(), ()>,
     /// When its current wait began to spin.
     pub patience: Patience,
 }
@@ -155,7 +152,6 @@ pub struct Totals {
 
 thread_local! {
     static ENGINE: Cell<*mut Engine> = const { Cell::new(std::ptr::null_mut()) };
-    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The engine of the simulation that runs on this thread of the host.
@@ -226,7 +222,8 @@ impl Engine {
     /// If the current thread's miss since `before` was part of a stream, most of it had passed before.
     fn shorten(&mut self, before: Ps, stream: bool) {
         if stream {
-            self.now = before + (((self.now - before) * self.machine.costs.stream) >> 10);
+            let left = self.machine.kinds[self.here().kind as usize].stream;
+            self.now = before + (((self.now - before) * left) >> 10);
         }
     }
 
@@ -269,14 +266,6 @@ impl Engine {
         }
         lines
     }
-}
-
-/// Leaves the current thread until it is resumed.
-fn leave() {
-    let engine = engine();
-    let yielder = engine.me().yielder;
-    // SAFETY: the yielder of the running coroutine lives on its stack.
-    unsafe { (*yielder).suspend(()) };
 }
 
 /// Lets everything happen that comes before the current thread's time, and waits for a CPU if it has none.
@@ -433,11 +422,12 @@ pub fn watch_until(until: Option<Ps>) {
 }
 
 impl Thread {
-    /// Whether a miss on a line goes on with a stream that a prefetcher has noticed: a third one at the same distance, which
-    /// is that of the lines' numbers, because addresses differ from host to host.
+    /// Whether a miss on a line goes on with a stream that a prefetcher has noticed: the next line, or a third one at the same
+    /// distance, which is that of the lines' numbers, because addresses differ from host to host.
     fn streams(&mut self, line: usize) -> bool {
         let distance = line.wrapping_sub(self.last_miss.0) as isize;
-        let goes_on = distance == self.last_miss.1 && (1..=LONGEST_STRIDE).contains(&distance.unsigned_abs());
+        let regular = distance == self.last_miss.1 && (1..=LONGEST_STRIDE).contains(&distance.unsigned_abs());
+        let goes_on = regular || distance == 1;
         self.last_miss = (line, distance);
         goes_on
     }
@@ -455,22 +445,6 @@ impl Engine {
     }
 }
 
-type Virtual = Coroutine<(), (), (), DefaultStack>;
-
-fn take_stack() -> DefaultStack {
-    STACKS
-        .with_borrow_mut(Vec::pop)
-        .unwrap_or_else(|| DefaultStack::new(STACK_BYTES).expect("memory for a coroutine's stack"))
-}
-
-fn recycle(mut coroutine: Virtual) {
-    if !coroutine.done() {
-        // SAFETY: what such a thread leaks is bounded by one run.
-        unsafe { coroutine.force_reset() };
-    }
-    STACKS.with_borrow_mut(|stacks| stacks.push(coroutine.into_stack()));
-}
-
 /// Runs the bodies as virtual threads of `machine`, the i-th one where the machine places it; returns when all have
 /// ended, or when no progress is possible, or at `limit`. `alarm` is called at each of the times `alarms`.
 pub fn run<'a>(
@@ -482,30 +456,21 @@ pub fn run<'a>(
 ) -> Result<Totals, Stuck> {
     assert!(!is_running(), "a simulation inside a simulation");
     let mut engine = Box::new(Engine::new(machine.clone(), seed, limit));
-    let mut coroutines = Vec::new();
-    for (number, body) in bodies.into_iter().enumerate() {
-        // SAFETY: the coroutine ends, or is reset without running any more, before this function returns.
-        let body: Box<dyn FnOnce() + 'static> = unsafe { std::mem::transmute(body) };
+    let left = bodies.len();
+    for number in 0..left {
         engine.add_thread(number);
-        coroutines.push(Some(Coroutine::with_stack(take_stack(), move |yielder: &Yielder<(), ()>, ()| {
-            self::engine().me().yielder = yielder;
-            body();
-        })));
     }
+    let mut coroutines = Coroutines::new(bodies);
     for at in alarms {
         engine.events.push(at, Kind::Alarm, NOBODY, 0);
     }
     ENGINE.set(&raw mut *engine);
-    let outcome = resume_all(&mut coroutines, alarm);
+    let outcome = resume_all(&mut coroutines, left, alarm);
     ENGINE.set(std::ptr::null_mut());
-    for coroutine in coroutines.iter_mut().filter_map(Option::take) {
-        recycle(coroutine);
-    }
     outcome.map(|()| Totals { operations: engine.operations, misses: engine.misses, end: engine.now })
 }
 
-fn resume_all(coroutines: &mut [Option<Virtual>], alarm: &dyn Fn()) -> Result<(), Stuck> {
-    let mut left = coroutines.len();
+fn resume_all(coroutines: &mut Coroutines<'_>, mut left: usize, alarm: &dyn Fn()) -> Result<(), Stuck> {
     let mut alarms_left = ALARMS;
     while left > 0 {
         let engine = engine();
@@ -545,15 +510,9 @@ fn resume_all(coroutines: &mut [Option<Virtual>], alarm: &dyn Fn()) -> Result<()
         if state.doing == Doing::Missing {
             state.doing = Doing::Running;
         }
-        let Some(coroutine) = coroutines[thread as usize].as_mut() else {
-            unreachable!("a thread that has ended does not go on")
-        };
-        if let CoroutineResult::Return(()) = coroutine.resume(()) {
+        if coroutines.resume(thread as usize) {
             self::engine().ends(thread);
             left -= 1;
-            if let Some(done) = coroutines[thread as usize].take() {
-                recycle(done);
-            }
         }
     }
     Ok(())

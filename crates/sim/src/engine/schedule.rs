@@ -4,7 +4,8 @@
 //! one that waits elsewhere, where the machine file allows that.
 
 use super::events::Kind;
-use super::{compute, engine, leave, pass, settle, Doing, Engine, Load, Patience, Thread, NOBODY};
+use super::{compute, engine, pass, settle, Doing, Engine, Load, Patience, Thread, NOBODY};
+use crate::coroutines::leave;
 use crate::machine::Ps;
 use lockswap_platform::patience::{LONGEST_NAP, NAP_AFTER, SHORTEST_NAP, SPIN_ROUNDS};
 use std::collections::VecDeque;
@@ -51,7 +52,6 @@ impl Engine {
             timed_out: false,
             last_miss: (0, 0),
             place: None,
-            yielder: std::ptr::null(),
             patience: Patience::default(),
         });
         self.give(number as u32, cpu, 0);

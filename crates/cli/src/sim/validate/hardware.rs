@@ -6,10 +6,10 @@ use std::time::Duration;
 use anyhow::{bail, Context};
 use lockswap_locks::{for_each_lock, RawLock, RawRwLock};
 use lockswap_platform::{Native, Ns};
-use lockswap_sim::Workload;
 use lockswap_workloads::direct::{Direct, DirectRw};
 use lockswap_workloads::hardware::{Hardware, Seat};
 use lockswap_workloads::report::Report;
+use lockswap_workloads::workload::Workload;
 use lockswap_workloads::{counter, kv, ncs, readers};
 use serde::{Deserialize, Serialize};
 
@@ -75,7 +75,7 @@ fn on_mutex<L: RawLock<Native>>(workload: &Workload, crew: &Hardware) -> anyhow:
         Workload::Counter(config) => counter::run::<Native, _>(config, crew, &lock.0),
         Workload::Kv(config) => kv::run::<Native, _>(config, crew, &lock.0),
         Workload::Ncs(config) => ncs::run::<Native, _>(config, crew, &lock.0),
-        Workload::Epochs(..) | Workload::Readers(_) => bail!("not a workload of mutexes that can be called directly"),
+        Workload::Epochs(_) | Workload::Readers(_) => bail!("not a workload of mutexes that can be called directly"),
     })
 }
 

@@ -14,10 +14,12 @@ use lockswap_platform::Ns;
 use lockswap_sim::Job;
 use lockswap_study::export::OutputFile;
 use lockswap_study::machine::Machine as About;
-use lockswap_workloads::record::Detail;
+use lockswap_workloads::workload::Workload;
 
 use super::host::{say, Host};
-use super::{duration, pair, run_all, why};
+use super::output::why;
+use super::{duration, run_all};
+use crate::setting::pair;
 use crate::{picture, terminal};
 use judge::{Group, Sample};
 use plan::{Case, Plan};
@@ -89,6 +91,8 @@ pub struct ValidateArgs {
 /// What the runs of one workload with so many threads gave.
 struct Outcome<'a> {
     case: &'a Case,
+    /// See [`fitted_steps`].
+    fitted: u64,
     samples: Vec<Sample>,
     /// The locks without those that failed.
     group: Option<Group>,
@@ -155,17 +159,41 @@ pub fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
     Ok(if findings.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Steps that a holder is to compute in the simulation for the instructions of its map operation, which are not simulated: so
+/// many that one thread is as fast as measured, on the geometric mean of the locks. 0 for other workloads than the map's,
+/// for one with steps of its own, and where one thread was not measured.
+fn fitted_steps(plan: &Plan, measured: &Measured) -> anyhow::Result<Vec<u64>> {
+    let machine = plan.machine.as_ref().context("no machine")?;
+    let mut fitted = vec![0; plan.cases.len()];
+    for (number, case) in plan.cases.iter().enumerate() {
+        let Workload::Kv(config) = &case.workload else { continue };
+        if case.threads != 1 || config.inside > 0 {
+            continue;
+        }
+        let jobs: Vec<Job<'_>> = case.locks.iter().map(|lock| plan.job(machine, case, lock, 0)).collect();
+        let times = run_all(&jobs).into_iter().enumerate().filter_map(|(lock, row)| {
+            let throughputs: Vec<f64> = measured.runs(number, lock).map(|run| run.0).collect();
+            let measured = lockswap_study::stats::median(&throughputs).filter(|median| *median > 0.0)?;
+            Some(1e9 / measured - 1e9 / row.outcome.ok()?.report.throughput)
+        });
+        let missing = lockswap_study::stats::median(&times.collect::<Vec<_>>()).unwrap_or_default();
+        let steps = (missing / machine.step_ns()).round().max(0.0) as u64;
+        let same = |other: &&Case| other.name == case.name;
+        let of_this = plan.cases.iter().enumerate().filter(|(_, other)| same(other)).map(|(other, _)| other);
+        of_this.for_each(|other| fitted[other] = steps);
+    }
+    Ok(fitted)
+}
+
 /// All simulated runs, next to what was measured.
 fn simulate(plan: &Plan, about: About, measured: Measured) -> anyhow::Result<Findings<'_>> {
     let machine = plan.machine.as_ref().context("no machine")?;
-    let job = |case: &Case, lock| Job {
-        machine,
-        workload: case.workload.clone().noting(case.threads as usize, plan.simulated, Detail::Counts),
-        lock,
-        seed: plan.seed,
+    let fitted = fitted_steps(plan, &measured)?;
+    let of_case = |(case, steps): (_, &u64)| {
+        let (case, steps): (&Case, u64) = (case, *steps);
+        case.locks.iter().map(move |lock| plan.job(machine, case, lock, steps))
     };
-    let jobs: Vec<Job<'_>> =
-        plan.cases.iter().flat_map(|case| case.locks.iter().map(move |lock| job(case, lock))).collect();
+    let jobs: Vec<Job<'_>> = plan.cases.iter().zip(&fitted).flat_map(of_case).collect();
     let mut rows = run_all(&jobs).into_iter();
     let lines = |counts| measured.lines(counts).collect();
     let mut findings = Findings {
@@ -196,7 +224,7 @@ fn simulate(plan: &Plan, about: About, measured: Measured) -> anyhow::Result<Fin
             let share = lockswap_study::stats::median(&shares).unwrap_or_default();
             samples.push(Sample { lock: row.lock, simulated, fairness: [share, fairness], measured });
         }
-        findings.outcomes.push(Outcome { case, samples, group: None });
+        findings.outcomes.push(Outcome { case, fitted: fitted[number], samples, group: None });
     }
     Ok(findings)
 }

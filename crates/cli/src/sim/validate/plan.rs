@@ -3,12 +3,16 @@
 use lockswap_locks::registry::Role;
 use lockswap_platform::Ns;
 use lockswap_sim::host::Found;
-use lockswap_sim::{Machine, Workload};
+use lockswap_sim::{Job, Machine};
+use lockswap_workloads::invalid::Invalid;
+use lockswap_workloads::record::Detail;
+use lockswap_workloads::workload::Workload;
+use lockswap_workloads::{counter, kv, ncs};
 
 use super::ValidateArgs;
 use crate::error::{UserError, USAGE};
 use crate::sim::host::{Host, NAME};
-use crate::sim::plan::{machine, simulated, user};
+use crate::sim::plan::{machine, simulated};
 
 /// Locks of all families, the well-known ones.
 const MUTEXES: [&str; 12] = [
@@ -25,6 +29,18 @@ pub struct Case {
 }
 
 impl Case {
+    /// What a run of this length is: nothing is noted but counts, on hardware as in the simulation.
+    pub fn run(&self, duration: Ns) -> Workload {
+        let mut workload = self.workload.clone().with(self.threads as usize, duration);
+        if let Workload::Counter(counter::Config { detail, .. })
+        | Workload::Kv(kv::Config { detail, .. })
+        | Workload::Ncs(ncs::Config { detail, .. }) = &mut workload
+        {
+            *detail = Detail::Counts;
+        }
+        workload
+    }
+
     pub fn title(&self) -> String {
         format!("{}, {} thread{}", self.name, self.threads, if self.threads == 1 { "" } else { "s" })
     }
@@ -54,17 +70,16 @@ fn misuse(what: impl Into<String>, remedy: impl Into<String>) -> UserError {
 fn workload(text: &str) -> Result<Workload, UserError> {
     let mut parts = text.split(':');
     let name = parts.next().unwrap_or_default();
-    let callable: Vec<&str> = Workload::NAMES.iter().copied().filter(|name| !name.starts_with("epochs")).collect();
-    let found = Workload::named(name).filter(|_| callable.contains(&name));
-    let mut found = found.ok_or_else(|| {
-        let what = format!("there is no workload '{name}' to validate");
-        misuse(what, format!("use one of: {}", callable.join(", ")))
-    })?;
+    let callable = || Workload::names().filter(|name| !name.starts_with("epochs"));
+    if !callable().any(|known| known == name) {
+        return Err(Invalid::unknown(format!("there is no workload '{name}' to validate"), name, callable()).into());
+    }
+    let mut found = Workload::named(name)?;
     for part in parts {
         let (key, value) = part.split_once('=').ok_or_else(|| {
             misuse(format!("cannot read '{part}' in the workload '{text}'"), "write NAME:KEY=VALUE, as in ncs:ncs=1000")
         })?;
-        found.set(key, value).map_err(user)?;
+        found.set(key, value)?;
     }
     Ok(found)
 }
@@ -83,7 +98,7 @@ impl Plan {
         let known: Vec<&str> = workloads.iter().flat_map(|(_, workload)| simulated(role_of(workload))).collect();
         if let Some(lock) = args.locks.iter().find(|lock| !known.contains(&lock.as_str())) {
             let what = format!("there is no lock '{lock}' for these workloads to simulate");
-            return Err(misuse(what, format!("use some of: {}", known.join(", "))));
+            return Err(Invalid::unknown(what, lock, known.iter().copied()).into());
         }
         let mut cases = Vec::new();
         for (text, workload) in workloads {
@@ -120,9 +135,18 @@ impl Plan {
         Ok(plan)
     }
 
+    /// A simulated run, of a map with `steps` inside.
+    pub fn job<'a>(&self, machine: &'a Machine, case: &Case, lock: &'a str, steps: u64) -> Job<'a> {
+        let mut workload = case.run(self.simulated);
+        if let Workload::Kv(config) = &mut workload {
+            config.inside += steps;
+        }
+        Job { machine, workload, lock, seed: self.seed }
+    }
+
     /// Simulates the machine of this file.
     pub fn simulate(&mut self, text: String) -> Result<(), UserError> {
-        self.machine = Some(Machine::parse(NAME, &text, &self.settings).map_err(user)?);
+        self.machine = Some(Machine::parse(NAME, &text, &self.settings)?);
         self.probed = Some(text);
         Ok(())
     }
@@ -135,7 +159,7 @@ impl Plan {
             Some(machine) => machine,
             None => {
                 // Nothing has been measured yet, but the CPUs lie as they lie.
-                own = Machine::parse(NAME, &host.file(&Found::default())?, &self.settings).map_err(user)?;
+                own = Machine::parse(NAME, &host.file(&Found::default())?, &self.settings)?;
                 &own
             }
         };

@@ -83,9 +83,10 @@ pub fn text(findings: &Findings<'_>) -> String {
     for (outcome, group) in groups(findings) {
         let _ = write!(
             text,
-            "\n{}: the simulation is {:.2} times as fast; orders alike: tau {:.2}{}\n{}",
+            "\n{}: the simulation is {:.2} times as fast{}; orders alike: tau {:.2}{}\n{}",
             outcome.case.title(),
             group.simulated / group.measured,
+            fitted(outcome),
             group.tau(),
             in_order(group.decided()),
             table(group, outcome.case.threads),
@@ -104,6 +105,13 @@ certain or more. ratio: simulated to measured relative throughput. ~ the simulat
 disagreement. ! over 1.25 times off, !! over 2. fairness: share of the busier half of the threads, measured and simulated;
 0.5 is fair. tau: Kendall's, 1 for the same order, 0 for none. in order: of the pairs of locks whose intervals are apart.
 ";
+
+fn fitted(outcome: &Outcome<'_>) -> String {
+    match outcome.fitted {
+        0 => String::new(),
+        steps => format!(" (fitted at 1 thread: {steps} steps inside stand for the map's instructions)"),
+    }
+}
 
 fn in_order((same, all): (usize, usize)) -> String {
     format!(", {same} of {all} pairs in order")
@@ -241,8 +249,9 @@ pub fn json(findings: &Findings<'_>) -> serde_json::Result<Vec<u8>> {
         };
         json!({
             "workload": outcome.case.name,
-            "config": outcome.case.workload.to_json(),
+            "config": outcome.case.workload.config(),
             "threads": outcome.case.threads,
+            "fitted_steps": outcome.fitted,
             "measured_mean": outcome.group.as_ref().map(|group| group.measured),
             "simulated_mean": outcome.group.as_ref().map(|group| group.simulated),
             "kendall_tau": outcome.group.as_ref().map(Group::tau),

@@ -8,7 +8,6 @@
 use std::io::IsTerminal;
 
 use lockswap_sim::host::{line_now, Found};
-use lockswap_workloads::record::Detail;
 
 use super::hardware::Run;
 use super::plan::Plan;
@@ -97,8 +96,8 @@ pub fn measure(plan: &Plan, host: &Host) -> Result<Measured, UserError> {
                     continue;
                 }
                 bar.set_message(format!("{}, {}", case.name, case.locks[lock]));
-                let workload = case.workload.clone().noting(case.threads as usize, plan.duration, Detail::Counts);
-                let run = Run { workload, lock: case.locks[lock].clone(), cpus: plan.seats.clone() };
+                let run =
+                    Run { workload: case.run(plan.duration), lock: case.locks[lock].clone(), cpus: plan.seats.clone() };
                 match run.make(plan.duration) {
                     Ok(report) => runs[lock] = Some((report.throughput, report.fairness_factor)),
                     Err(error) => {
