@@ -23,8 +23,9 @@ pub struct Costs {
     pub step: Samples,
     /// A read-modify-write of an own line, one after the other.
     pub rmw: Samples,
-    /// An acquisition, an increment of a number and a release: a read-modify-write, a load and two stores.
-    pub section: Samples,
+    /// A load or store beside read-modify-writes: what an acquisition, an increment of a number and a release take, which are a
+    /// read-modify-write, a load and two stores, less the read-modify-write alone, measured just before.
+    pub access: Samples,
     /// A pause instruction.
     pub pause: Samples,
 }
@@ -34,7 +35,7 @@ impl Costs {
     pub fn extend(&mut self, others: Self) {
         self.step.extend(others.step);
         self.rmw.extend(others.rmw);
-        self.section.extend(others.section);
+        self.access.extend(others.access);
         self.pause.extend(others.pause);
     }
 }
@@ -49,15 +50,21 @@ pub fn measure(cpu: usize, costs: &mut Costs) -> Result<(), ProbeError> {
         let (lock, number) = (Apart(AtomicUsize::new(0)), Apart(AtomicUsize::new(0)));
         for _ in 0..ROUNDS {
             costs.step.push(timed(STEPS, || Native::compute(u64::from(STEPS))));
-            costs.rmw.push(timed(STEPS, || (0..STEPS).for_each(|_| _ = lock.0.fetch_add(1, Ordering::AcqRel))));
-            costs.section.push(timed(STEPS, || {
+            let rmw = timed(STEPS, || {
+                for _ in 0..STEPS {
+                    black_box(&lock).0.swap(1, Ordering::Acquire);
+                }
+            });
+            let section = timed(STEPS, || {
                 for _ in 0..STEPS {
                     let (lock, number) = (black_box(&lock), black_box(&number));
                     lock.0.swap(1, Ordering::Acquire);
                     number.0.store(number.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                     lock.0.store(0, Ordering::Release);
                 }
-            }));
+            });
+            costs.rmw.push(rmw);
+            costs.access.push((section - rmw) / 3.0);
             costs.pause.push(timed(PAUSES, || Native::relax(PAUSES)));
         }
     })

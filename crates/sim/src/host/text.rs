@@ -68,6 +68,15 @@ fn typical(samples: &Samples) -> Option<Value> {
     quantile(samples, 0.25, 1.0)
 }
 
+/// The median, or `least` where that is more: a difference of two measurements may be nothing.
+fn at_least(least: f64, samples: &Samples) -> Option<Value> {
+    let value = median(samples)?;
+    match samples.median() {
+        Some(median) if median >= least => Some(value),
+        _ => Some(Value { number: short(least), origin: format!("{}; at least half a cycle", value.origin) }),
+    }
+}
+
 /// A difference of values that were measured, at least `least`.
 fn computed(number: Option<f64>, least: f64, how: &str) -> Option<Value> {
     Some(Value { number: short(number?.max(least)), origin: format!("measured: {how}") })
@@ -207,8 +216,8 @@ fn latencies(shape: &Shape, found: &Found) -> Lines {
 fn core(found: &Found) -> Lines {
     let costs = &found.core;
     let missing = || assumed(1.0, "");
-    // Beside a read-modify-write most accesses cost nothing; one that waits for a load before it costs a few cycles.
-    let hit = costs.section.median().and_then(|section| Some((section - costs.rmw.median()?) / 3.0));
+    // Beside a read-modify-write accesses take no time of their own; but a core makes no more than about two in a cycle.
+    let half_a_cycle = costs.step.median().map_or(0.1, |step| step / (2 * STEP_CYCLES) as f64);
     // Of the nearest cores: in a sweep all loads are under way at once.
     let stream = found.nearest().and_then(|costs| Some(costs.sweep.median()? / costs.line.median()?));
     let stream =
@@ -216,11 +225,7 @@ fn core(found: &Found) -> Lines {
     let factor = |samples: &Samples| quantile(samples, 0.5, 1.0).filter(|_| samples.median() >= Some(1.0));
     lines([
         ("cycle", quantile(&costs.step, 0.5, 1.0 / STEP_CYCLES as f64).unwrap_or_else(missing)),
-        (
-            "hit",
-            computed(hit, 0.05, "what a load or store adds to a section of a read-modify-write and three of them")
-                .unwrap_or_else(missing),
-        ),
+        ("hit", at_least(half_a_cycle, &costs.access).unwrap_or_else(missing)),
         ("rmw", median(&costs.rmw).unwrap_or_else(missing)),
         ("pause", median(&costs.pause).unwrap_or_else(missing)),
         ("store_buffer", assumed(56.0, "")),
