@@ -149,6 +149,16 @@ impl Machine {
         self.cpus.len()
     }
 
+    /// Time of one step of [`lockswap_platform::Platform::compute`] at speed 1, ns.
+    pub fn step_ns(&self) -> f64 {
+        (crate::platform::STEP_CYCLES * self.costs.cycle) as f64 / 1e3
+    }
+
+    /// The CPUs in the order in which threads start on them.
+    pub fn placement(&self) -> &[u32] {
+        &self.order
+    }
+
     /// Ps that a modified line takes from core to core.
     #[inline]
     pub(crate) fn distance(&self, from: u32, to: u32) -> Ps {
