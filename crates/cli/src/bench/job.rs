@@ -95,40 +95,44 @@ impl Job {
     pub fn run(&self, environment: &Environment) -> anyhow::Result<Vec<u8>> {
         let mut command = Command::new(std::env::current_exe().context("cannot find this program's own file")?);
         command.arg(hidden::BENCH).arg(serde_json::to_string(self)?);
-        command.env("RUST_BACKTRACE", "0"); // the message alone is reported
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         for (name, value) in environment {
             match value {
                 Some(value) => command.env(name, value),
                 None => command.env_remove(name),
             };
         }
-        let child = command.spawn().context("cannot start the measuring process")?;
-
         let timing = self.work.timing();
-        let limit = PATIENCE + 2 * Duration::from_nanos(timing.warm_up + timing.duration);
-        let process = rustix::process::Pid::from_child(&child);
-        let (done, outcome) = mpsc::channel();
-        let waiter = std::thread::spawn(move || done.send(child.wait_with_output()));
-        let output = match outcome.recv_timeout(limit) {
-            Ok(output) => output.context("cannot read the measuring process"),
-            Err(_) => {
-                // Ends the waiter too; an error means that the process ended by itself just now.
-                let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
-                Err(anyhow::anyhow!("still running after {} s, stopped", limit.as_secs()))
-            }
-        };
-        // The waiter's send fails only after a time-out, which is reported already.
-        let _ = waiter.join();
-        let output = output?;
-        if !output.status.success() {
-            let errors = String::from_utf8_lossy(&output.stderr);
-            let said = |line: &&str| !line.trim().is_empty() && !line.starts_with("note: run with");
-            let last = errors.lines().rfind(said).unwrap_or("no message");
-            anyhow::bail!("{}: {last}", output.status);
-        }
-        Ok(output.stdout)
+        answer(command, Duration::from_nanos(timing.warm_up + timing.duration))
     }
+}
+
+/// Runs a measuring process that takes about `time`; what it printed. One that takes much longer is stopped.
+pub fn answer(mut command: Command, time: Duration) -> anyhow::Result<Vec<u8>> {
+    command.env("RUST_BACKTRACE", "0"); // the message alone is reported
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().context("cannot start the measuring process")?;
+    let limit = PATIENCE + 2 * time;
+    let process = rustix::process::Pid::from_child(&child);
+    let (done, outcome) = mpsc::channel();
+    let waiter = std::thread::spawn(move || done.send(child.wait_with_output()));
+    let output = match outcome.recv_timeout(limit) {
+        Ok(output) => output.context("cannot read the measuring process"),
+        Err(_) => {
+            // Ends the waiter too; an error means that the process ended by itself just now.
+            let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+            Err(anyhow::anyhow!("still running after {} s, stopped", limit.as_secs()))
+        }
+    };
+    // The waiter's send fails only after a time-out, which is reported already.
+    let _ = waiter.join();
+    let output = output?;
+    if !output.status.success() {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let said = |line: &&str| !line.trim().is_empty() && !line.starts_with("note: run with");
+        let last = errors.lines().rfind(said).unwrap_or("no message");
+        anyhow::bail!("{}: {last}", output.status);
+    }
+    Ok(output.stdout)
 }
 
 /// The measuring process: does the job that `text` describes and prints one line of JSON.
@@ -185,7 +189,7 @@ impl Annotate for Preloaded {
 
 /// Tells this process what the preload library finds out by itself, which CPUs are near each other and which are little;
 /// where the CPUs lie, by number: nothing where the machine does not tell.
-fn look_around() -> anyhow::Result<Vec<Place>> {
+pub fn look_around() -> anyhow::Result<Vec<Place>> {
     let settings = machine::settings()?;
     let Ok(folder) = lockswap_machine::open(&machine::root()) else { return Ok(Vec::new()) };
     let mut topology = lockswap_machine::read(&folder, Some(&settings.allowed));

@@ -8,7 +8,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use lockswap_machine::stored::{self, Identity};
-use lockswap_sim::host::{Facts, Probe, Shape};
+use lockswap_sim::host::{Facts, Found, Probe, Shape};
 use lockswap_sim::{Invalid, Machine};
 use lockswap_study::export::OutputFile;
 
@@ -100,8 +100,19 @@ impl Host {
             false => indicatif::ProgressBar::hidden(),
         };
         progress.tick();
-        let text = self.probe.run(&self.facts, || progress.inc(1)).map_err(failed)?;
+        let found = self.probe.run(|| progress.inc(1)).map_err(failed)?;
         progress.finish_and_clear();
+        self.file(&found)
+    }
+
+    /// Measures everything once.
+    pub fn pass(&self) -> Result<Found, UserError> {
+        self.probe.pass().map_err(failed)
+    }
+
+    /// The machine file that says what was measured.
+    pub fn file(&self, found: &Found) -> Result<String, UserError> {
+        let text = self.probe.file(found, &self.facts);
         // What was measured on a machine that is too strange would be refused later, without a word on why.
         Machine::parse(NAME, &text, &[]).map_err(failed)?;
         Ok(text)

@@ -6,6 +6,7 @@ mod output;
 mod plan;
 mod probe;
 mod reproduce;
+pub mod validate;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
@@ -99,6 +100,7 @@ enum SimCommand {
     /// Runs what the papers claim, and prints their numbers next to the simulated ones
     Reproduce(reproduce::ReproduceArgs),
     Probe(probe::ProbeArgs),
+    Validate(validate::ValidateArgs),
 }
 
 fn duration(text: &str) -> Result<Ns, String> {
@@ -123,6 +125,7 @@ pub fn run(args: SimArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
         Some(SimCommand::Reproduce(args)) => return reproduce::run(args),
         Some(SimCommand::Probe(args)) => return probe::run(args),
+        Some(SimCommand::Validate(args)) => return validate::run(args),
         None => {}
     }
     let plan = Plan::new(&args)?;

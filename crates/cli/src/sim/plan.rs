@@ -46,7 +46,7 @@ pub fn machine(name: &str, changes: &[(String, String)]) -> Result<Machine, User
 }
 
 /// The ids of the locks that can be simulated: those of the catalogue, not glibc's.
-fn simulated(role: Role) -> impl Iterator<Item = &'static str> {
+pub(super) fn simulated(role: Role) -> impl Iterator<Item = &'static str> {
     registry::ENTRIES
         .iter()
         .filter(move |entry| entry.role == role && !entry.path.is_empty())

@@ -167,6 +167,13 @@ fn wrong_arguments_are_refused_with_a_remedy() {
         (&["--duration", "1h"], 2, "500us, 20ms or 1s"),
         (&["--plot", "beauty=a.svg"], 2, "'beauty' cannot be drawn"),
         (&["--export-json", "no/such/folder/a.json"], 1, "cannot write no/such/folder/a.json"),
+        (&["validate", "--locks", "ttas,nonsense"], 2, "there is no lock 'nonsense'"),
+        (&["validate", "--locks", "ttas"], 2, "has fewer than two mutex locks"),
+        (&["validate", "--workloads", "epochs"], 2, "there is no workload 'epochs' to validate"),
+        (&["validate", "--workloads", "ncs:speed=1"], 2, "the workload has no key 'speed'"),
+        (&["validate", "--machine", "cray-1"], 2, "there is no machine 'cray-1'"),
+        (&["validate", "--export-md", "no/such/folder/a.md"], 1, "cannot write no/such/folder/a.md"),
+        (&["probe", "--out", "no/such/folder/a.toml"], 1, "cannot write no/such/folder/a.toml"),
         (&["reproduce", "--only", "nonsense"], 2, "there is no claim whose name begins with 'nonsense'"),
     ] {
         let run = place.output(&[&["sim"], arguments].concat());
@@ -241,4 +248,71 @@ fn claims_are_reproduced() {
     assert!(text(&run.stdout).contains("2 of 2 claims agree"), "{}", text(&run.stdout));
     let json: serde_json::Value = serde_json::from_slice(&fs::read(place.path("c.json")).unwrap()).unwrap();
     assert_eq!(json["claims"].as_array().map(Vec::len), Some(2));
+}
+
+/// What `lockswap sim` writes to this file on the machine `host`, and what it says meanwhile.
+fn on_host(place: &Place, file: &str) -> (Vec<u8>, String) {
+    let arguments = ["sim", "--machine", "host", "--threads", "1,2", "--duration", "200us", "--export-json", file];
+    let run = place.output(&arguments);
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    (fs::read(place.path(file)).unwrap(), text(&run.stderr))
+}
+
+#[test]
+fn this_machine_is_probed_once_and_again_when_the_file_is_damaged() {
+    let place = Place::new();
+    let (first, said) = on_host(&place, "a.json");
+    assert!(said.contains("probing this machine") && said.contains("stored in "), "{said}");
+    let (again, said) = on_host(&place, "b.json");
+    assert_eq!(said, "");
+    assert!(first == again, "the stored probe gives the same numbers");
+    let folder = fs::read_dir(place.path("cache/lockswap")).unwrap();
+    let file = folder.map(|entry| entry.unwrap().path()).find(|path| path.extension().is_some_and(|e| e == "toml"));
+    let file = file.expect("a stored probe");
+    let good = fs::read_to_string(&file).unwrap();
+    // By its path it is a machine like any other.
+    let copy = place.path("copy.toml");
+    fs::write(&copy, &good).unwrap();
+    let run = place.output(&["sim", "--machine", "./copy.toml", "--threads", "1", "--duration", "200us"]);
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    fs::write(&file, good.replace("\nrmw = ", "\nrwm = ")).unwrap();
+    let (_, said) = on_host(&place, "c.json");
+    assert!(said.contains("is not used: damaged: ") && said.contains("stored in "), "{said}");
+    assert_eq!(good.lines().count(), fs::read_to_string(&file).unwrap().lines().count());
+}
+
+#[test]
+fn a_probe_without_a_folder_needs_a_file() {
+    let place = Place::new();
+    let run = place.lockswap(&["sim", "probe"]).env_remove("XDG_CACHE_HOME").output().unwrap();
+    assert!(run.status.code() == Some(1) && text(&run.stderr).contains("--out FILE.toml"), "{}", text(&run.stderr));
+}
+
+#[test]
+fn hardware_and_simulation_stand_side_by_side() {
+    let place = Place::new();
+    let what = ["--workloads", "counter,readers:read_percent=50", "--locks", "ttas,ticket,rw-futex,bravo"];
+    let short = ["--threads", "1,2", "--rounds", "2", "--duration", "30ms", "--simulated", "100us"];
+    let files = ["--export-json", "v.json", "--export-csv", "v.csv", "--export-md", "v.md"];
+    let machine = ["--machine", "amd-2990wx", "--set", "latency.memory=80"];
+    let run = place.output(&[&["sim", "validate"], &what[..], &short, &files, &machine].concat());
+    let shown = text(&run.stdout);
+    assert!(run.status.success(), "{}{shown}", text(&run.stderr));
+    for expected in
+        ["counter, 2 threads: the simulation is ", "readers:read_percent=50, 1 thread", "ticket", "latency.memory=80"]
+    {
+        assert!(shown.contains(expected), "{expected}: {shown}");
+    }
+    let json: serde_json::Value = serde_json::from_slice(&fs::read(place.path("v.json")).unwrap()).unwrap();
+    let groups = json["groups"].as_array().unwrap();
+    assert_eq!(groups.len(), 4);
+    for group in groups {
+        let locks = group["locks"].as_array().unwrap();
+        assert_eq!(locks.len(), 2);
+        let product: f64 = locks.iter().map(|lock| lock["simulated_relative"].as_f64().unwrap()).product();
+        assert!((product - 1.0).abs() < 1e-9, "{group}");
+        assert!(locks.iter().all(|lock| lock["measured_rounds"].as_array().is_some_and(|rounds| rounds.len() >= 2)));
+    }
+    assert_eq!(fs::read_to_string(place.path("v.csv")).unwrap().lines().count(), 1 + 8);
+    assert!(fs::read_to_string(place.path("v.md")).unwrap().contains("sim validate --workloads counter"));
 }

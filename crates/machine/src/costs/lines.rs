@@ -28,6 +28,14 @@ pub struct Costs {
     pub sweep: Samples,
 }
 
+impl Costs {
+    /// Adds all samples of `others`.
+    pub fn extend(&mut self, others: Self) {
+        self.line.extend(others.line);
+        self.sweep.extend(others.sweep);
+    }
+}
+
 /// What two neighbouring lines hold: the number of the cell to read next.
 #[repr(align(128))]
 #[derive(Default)]
@@ -81,7 +89,6 @@ pub fn measure(first: usize, second: usize, costs: &mut Costs) -> Result<(), Pro
         found
     };
     let ((), found) = on_both((first, write), (second, read))?;
-    costs.line.extend(found.line);
-    costs.sweep.extend(found.sweep);
+    costs.extend(found);
     Ok(())
 }

@@ -75,6 +75,14 @@ pub struct Costs {
     pub memory: Samples,
 }
 
+impl Costs {
+    /// Adds all samples of `others`.
+    pub fn extend(&mut self, others: Self) {
+        self.last_level.extend(others.last_level);
+        self.memory.extend(others.memory);
+    }
+}
+
 /// Adds samples taken on `cpu`, which has these caches. There are none where memory is too scarce, or all caches alike.
 pub fn measure(cpu: usize, caches: Caches, costs: &mut Costs) -> Result<(), ProbeError> {
     let most = LARGEST.min(free_memory() / SHARE_OF_FREE);

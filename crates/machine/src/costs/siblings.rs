@@ -21,6 +21,14 @@ pub struct Costs {
     pub spinning: Samples,
 }
 
+impl Costs {
+    /// Adds all samples of `others`.
+    pub fn extend(&mut self, others: Self) {
+        self.busy.extend(others.busy);
+        self.spinning.extend(others.spinning);
+    }
+}
+
 /// Adds samples of `first`, whose sibling is `second`.
 pub fn measure(first: usize, second: usize, costs: &mut Costs) -> Result<(), ProbeError> {
     let timed = || {
@@ -63,7 +71,6 @@ pub fn measure(first: usize, second: usize, costs: &mut Costs) -> Result<(), Pro
         }
     };
     let (found, ()) = on_both((first, one), (second, other))?;
-    costs.busy.extend(found.busy);
-    costs.spinning.extend(found.spinning);
+    costs.extend(found);
     Ok(())
 }

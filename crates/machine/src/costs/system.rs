@@ -44,6 +44,20 @@ pub struct Costs {
     pub slice: Samples,
 }
 
+impl Costs {
+    /// Adds all samples of `others`.
+    pub fn extend(&mut self, others: Self) {
+        self.yield_cpu.extend(others.yield_cpu);
+        self.park.extend(others.park);
+        self.late.extend(others.late);
+        self.hop.extend(others.hop);
+        self.unpark_here.extend(others.unpark_here);
+        self.unpark.extend(others.unpark);
+        self.wake.extend(others.wake);
+        self.slice.extend(others.slice);
+    }
+}
+
 /// Adds samples of what needs one CPU.
 pub fn measure(cpu: usize, costs: &mut Costs) -> Result<(), ProbeError> {
     on(cpu, || {
@@ -62,8 +76,7 @@ pub fn measure(cpu: usize, costs: &mut Costs) -> Result<(), ProbeError> {
     })?;
     let games = Games::default();
     let (found, ()) = on_both((cpu, |turn: &Turn| games.hop(turn)), (cpu, |turn: &Turn| games.hop_back(turn)))?;
-    costs.hop.extend(found.hop);
-    costs.unpark_here.extend(found.unpark_here);
+    costs.extend(found);
     // Whoever is on the CPU counts until the other one's time is over, too.
     let end = Instant::now() + RIVALRY;
     let (gaps, more) = on_both((cpu, |_: &Turn| gaps(end)), (cpu, |_: &Turn| gaps(end)))?;

@@ -5,6 +5,6 @@ mod probe;
 mod shape;
 mod text;
 
-pub use probe::{line_now, Probe};
+pub use probe::{line_now, Found, Probe};
 pub use shape::Shape;
 pub use text::Facts;

@@ -41,21 +41,33 @@ pub(super) enum Between {
     Nodes(usize, usize),
 }
 
-/// Everything that was measured.
-#[derive(Default)]
-pub(super) struct Found {
-    pub core: core::Costs,
-    pub lines: BTreeMap<Between, lines::Costs>,
-    pub memory: memory::Costs,
-    pub siblings: siblings::Costs,
-    pub system: system::Costs,
+/// What some passes have measured.
+#[derive(Clone, Default)]
+pub struct Found {
+    pub(super) core: core::Costs,
+    pub(super) lines: BTreeMap<Between, lines::Costs>,
+    pub(super) memory: memory::Costs,
+    pub(super) siblings: siblings::Costs,
+    pub(super) system: system::Costs,
     /// A CPU and its speed, 1024 for the fastest; nothing where all are of one kind.
-    pub speeds: speed::Speeds,
+    pub(super) speeds: speed::Speeds,
 }
 
 impl Found {
+    /// Adds what other passes have measured.
+    pub fn extend(&mut self, others: Self) {
+        self.core.extend(others.core);
+        for (between, costs) in others.lines {
+            self.lines.entry(between).or_default().extend(costs);
+        }
+        self.memory.extend(others.memory);
+        self.siblings.extend(others.siblings);
+        self.system.extend(others.system);
+        self.speeds.extend(others.speeds);
+    }
+
     /// The lines between the cores that are nearest to each other.
-    pub fn nearest(&self) -> Option<&lines::Costs> {
+    pub(super) fn nearest(&self) -> Option<&lines::Costs> {
         self.lines.iter().find(|(between, _)| **between != Between::Cores(Level::Core)).map(|(_, costs)| costs)
     }
 }
@@ -80,7 +92,7 @@ impl Probe {
     pub fn estimate(&self) -> Duration {
         let pass = Duration::from_millis(450) + Duration::from_millis(15) * self.pairs.len() as u32;
         let kinds = if self.several_kinds() { speed::estimate(&self.representatives()) } else { Duration::ZERO };
-        pass * PASSES as u32 + kinds
+        (pass + kinds) * PASSES as u32
     }
 
     /// Calls of `done` that [`Probe::run`] makes.
@@ -93,13 +105,25 @@ impl Probe {
         &self.shape
     }
 
-    /// Measures; the machine file that results. `done` is called now and then.
-    pub fn run(&self, facts: &Facts, mut done: impl FnMut()) -> Result<String, Invalid> {
+    /// Measures everything several times; `done` is called after each.
+    pub fn run(&self, mut done: impl FnMut()) -> Result<Found, Invalid> {
         let mut found = Found::default();
         for _ in 0..PASSES {
-            self.pass(&mut found).map_err(refused)?;
+            found.extend(self.pass()?);
             done();
         }
+        Ok(found)
+    }
+
+    /// The machine file that says what was measured.
+    pub fn file(&self, found: &Found, facts: &Facts) -> String {
+        super::text::file(&self.shape, found, facts)
+    }
+
+    /// Measures everything once.
+    pub fn pass(&self) -> Result<Found, Invalid> {
+        let mut found = Found::default();
+        self.measure(&mut found).map_err(refused)?;
         if self.several_kinds() {
             let speeds = speed::measure(&self.representatives(), || ());
             found.speeds = speeds.map_err(|error| Invalid {
@@ -107,10 +131,10 @@ impl Probe {
                 remedy: "leave that CPU out with taskset".into(),
             })?;
         }
-        Ok(super::text::file(&self.shape, &found, facts))
+        Ok(found)
     }
 
-    fn pass(&self, found: &mut Found) -> Result<(), ProbeError> {
+    fn measure(&self, found: &mut Found) -> Result<(), ProbeError> {
         core::measure(self.cpu, &mut found.core)?;
         for (between, one, other) in &self.pairs {
             let costs = found.lines.entry(*between).or_default();

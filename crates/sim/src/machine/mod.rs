@@ -149,6 +149,16 @@ impl Machine {
         self.cpus.len()
     }
 
+    /// Time of one step of [`lockswap_platform::Platform::compute`] at speed 1, ns.
+    pub fn step_ns(&self) -> f64 {
+        (crate::platform::STEP_CYCLES * self.costs.cycle) as f64 / 1e3
+    }
+
+    /// The CPUs in the order in which threads start on them.
+    pub fn placement(&self) -> &[u32] {
+        &self.order
+    }
+
     /// Ps that a modified line takes from core to core.
     #[inline]
     pub(crate) fn distance(&self, from: u32, to: u32) -> Ps {
@@ -179,6 +189,7 @@ impl Machine {
         if nodes == 0 || topology.clusters.is_empty() || topology.clusters.iter().any(|cluster| cluster.cores == 0) {
             return Err(bad("topology", "has a level with nothing in it".into()));
         }
+        let costs = costs(file).map_err(|(key, problem)| bad(&key, problem))?;
         let mut kinds = Vec::new();
         for kind in &file.kinds {
             for (key, speed) in [("speed", kind.speed), ("access_speed", kind.access_speed.unwrap_or(kind.speed))] {
@@ -265,7 +276,6 @@ impl Machine {
             cpus[cpu].rank = rank as u32;
         }
         let order = order(topology.placement, &cpus, nodes / topology.nodes_per_socket, topology.nodes_per_socket);
-        let costs = costs(file).map_err(|(key, problem)| bad(&key, problem))?;
         Ok(Machine {
             id: name.to_owned(),
             title: file.title.clone(),
