@@ -87,8 +87,8 @@ impl Host {
     /// Measures, with progress on a terminal; the file that results.
     pub fn measure(&self) -> Result<String, UserError> {
         say(&format!(
-            "probing this machine, {} CPUs: about {:.0} s",
-            self.shape().cpus().len(),
+            "probing this machine, {}: about {:.0} s",
+            self.shape().cpus_in_words(),
             self.probe.estimate().as_secs_f64().max(1.0)
         ));
         let about = lockswap_study::machine::Machine::here();
