@@ -13,6 +13,7 @@ mod numbers;
 mod oversub;
 mod readers;
 mod series;
+mod simulator;
 mod throughput;
 
 use crate::error::UserError;
@@ -90,6 +91,8 @@ enum What {
     EpochsOversub(epochs::EpochsArgs),
     /// Readers and writers of one read-write lock
     Readers(readers::ReadersArgs),
+    /// The speed of `lockswap sim` on this machine, next to its targets
+    Simulator,
 }
 
 /// Runs `lockswap bench`.
@@ -111,6 +114,10 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         Some(What::EpochsContention(args)) => epochs::run(args, 5, &common),
         Some(What::EpochsOversub(args)) => epochs::run(args, 6, &common),
         Some(What::Readers(args)) => readers::run(&args, &common),
+        Some(What::Simulator) if common.all || !common.lock.is_empty() => {
+            Err(series::misuse("bench simulator has locks of its own", "leave --lock and --all out"))
+        }
+        Some(What::Simulator) => simulator::run(&common),
     }
 }
 

@@ -73,12 +73,12 @@ impl Crew for Simulated<'_> {
                 let kind = if kind.little { CoreKind::Little } else { CoreKind::Big };
                 let signal = &signal;
                 Box::new(move || {
-                    engine::keep_busy(number as Ps * start);
+                    engine::keep_busy(number as Ps * start + Ps::from(engine::choose(start as u32)));
                     body(&Member { number, pace: 1.0, kind, signal, seed });
                 }) as Box<dyn FnOnce() + '_>
             })
             .collect();
-        let begin = threads as Ps * start + timing.warm_up * 1000;
+        let begin = (threads + 1) as Ps * start + timing.warm_up * 1000;
         let end = begin + timing.duration * 1000;
         let (alarms, limit) = ([begin, end], end + LIMIT * 1000);
         match engine::run(self.machine, self.seed, (alarms, limit), &|| signal.advance(engine::time() / 1000), bodies) {

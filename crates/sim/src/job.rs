@@ -13,6 +13,7 @@ use lockswap_workloads::report::Report;
 use lockswap_workloads::workload::Workload;
 use lockswap_workloads::{counter, epochs, kv, ncs, readers, Mutex, ReadWrite};
 use std::any::Any;
+use std::ops::Deref;
 
 /// A run to make.
 #[derive(Clone, Debug)]
@@ -83,36 +84,10 @@ impl Mutex for Box<dyn AnyMutex> {
     }
 }
 
-/// A read-write lock of any type.
-struct AnyRwLock(Box<dyn ReadWrite>);
-
-impl<L: ReadWrite> ReadWrite for Apart<L> {
-    fn read(&self) {
-        self.0.read();
-    }
-    fn unlock_read(&self) {
-        self.0.unlock_read();
-    }
-    fn write(&self) {
-        self.0.write();
-    }
-    fn unlock_write(&self) {
-        self.0.unlock_write();
-    }
-}
-
-impl ReadWrite for AnyRwLock {
-    fn read(&self) {
-        self.0.read();
-    }
-    fn unlock_read(&self) {
-        self.0.unlock_read();
-    }
-    fn write(&self) {
-        self.0.write();
-    }
-    fn unlock_write(&self) {
-        self.0.unlock_write();
+impl<T> Deref for Apart<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
     }
 }
 
@@ -136,9 +111,9 @@ fn mutex(id: &str) -> Option<Box<dyn AnyMutex>> {
 }
 
 /// A new read-write lock of the catalogue.
-fn rwlock(id: &str) -> Option<AnyRwLock> {
-    fn make<L: RawRwLock<Sim>>() -> AnyRwLock {
-        AnyRwLock(Box::new(Apart(DirectRw::<Sim, L>::new())))
+fn rwlock(id: &str) -> Option<Box<dyn ReadWrite>> {
+    fn make<L: RawRwLock<Sim>>() -> Box<dyn ReadWrite> {
+        Box::new(Apart(DirectRw::<Sim, L>::new()))
     }
     macro_rules! dispatch {
         (mutex { $($mutexes:tt)* } rwlock { $($id:literal => $lock:path,)* } spin { $($spins:tt)* }) => {

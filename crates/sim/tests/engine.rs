@@ -139,6 +139,56 @@ fn a_deadlock_is_reported_with_what_each_thread_waits_for() {
     assert!(count(&machine, &Direct::<Sim, Ticket<Sim>>::new(), 3).unwrap() > 0);
 }
 
+/// A word in a line of its own.
+#[repr(align(128))]
+struct Alone(<Sim as Platform>::U32);
+
+/// A lock that sleeps until it is free, and wakes nobody.
+struct NeverWakes(Alone);
+
+impl Mutex for NeverWakes {
+    type Thread = ();
+    fn thread(&self) {}
+    fn lock(&self, (): &mut ()) {
+        while self.0 .0.swap(1, Relaxed) != 0 {
+            Sim::park(&self.0 .0, 1, None);
+        }
+    }
+    fn unlock(&self, (): &mut ()) {
+        self.0 .0.store(0, Relaxed);
+    }
+}
+
+#[test]
+fn a_lost_wake_up_is_a_deadlock_of_parked_threads() {
+    let machine = machine("apple-m1", &[]);
+    let lock = NeverWakes(Alone(AtomicInt::new(0)));
+    let Err(Stuck::Deadlock(threads)) = count(&machine, &lock, 3) else { panic!("not a deadlock") };
+    assert!(!threads.is_empty() && threads.len() < 3, "one ended: {threads:?}");
+    assert!(threads.iter().all(|line| line.contains("is parked at") && line.contains("engine.rs:")), "{threads:?}");
+}
+
+/// A lock whose threads never stop asking, by themselves and not by `spin_map`: it was never free.
+struct AlwaysAsks(Alone);
+
+impl Mutex for AlwaysAsks {
+    type Thread = ();
+    fn thread(&self) {}
+    fn lock(&self, (): &mut ()) {
+        while self.0 .0.load(Relaxed) != 0 {}
+    }
+    fn unlock(&self, (): &mut ()) {}
+}
+
+#[test]
+fn threads_that_go_on_for_ever_are_a_livelock() {
+    let machine = machine("apple-m1", &[]);
+    let lock = AlwaysAsks(Alone(AtomicInt::new(1)));
+    let Err(Stuck::Livelock(threads)) = count(&machine, &lock, 2) else { panic!("not a livelock") };
+    assert_eq!(threads.len(), 2);
+    assert!(threads.iter().all(|line| line.contains("on CPU")), "{threads:?}");
+}
+
 #[test]
 fn waiting_for_ever_by_the_clock_is_found_too() {
     let machine = machine("apple-m1", &[("scheduler.patience", "true")]);

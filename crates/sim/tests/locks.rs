@@ -115,19 +115,3 @@ fn thousands_of_threads_run() {
     assert_eq!(run.report.per_thread.len(), 4096);
     assert!(run.report.ops > 1000);
 }
-
-/// Prints how fast the engine is; a loaded host is slower, so nothing is asserted.
-#[test]
-fn speed() {
-    let xeon = machine("xeon-e5-2699v3");
-    for lock in ["mcs_spin", "cna", "ticket", "ttas"] {
-        let run = run(&xeon, "counter", 72, 20_000_000, lock);
-        let rate = run.totals.operations as f64 / run.cpu_time as f64 * 1e3;
-        println!("{lock}, 72 threads: {rate:.1} million memory operations per CPU-second");
-    }
-    let large = machine("xeon-8s192c");
-    for lock in ["mcs_spin", "cna"] {
-        let run = run(&large, "counter", 192, 20_000_000, lock);
-        println!("{lock}, 192 threads on 8 sockets, 20 ms: {:.3} CPU-seconds", run.cpu_time as f64 / 1e9);
-    }
-}

@@ -5,10 +5,12 @@
 //! Deviation from the paper: the nodes live in one array indexed by the key, so that no allocator lock is measured.
 
 use crate::avl::Avl;
-use crate::crew::{gather, Crew, Phase, Timing};
-use crate::record::{Baton, Detail, Record};
+use crate::crew::{Crew, Timing};
+use crate::random::Random;
+use crate::record::Detail;
 use crate::report::Report;
-use crate::{section, Mutex};
+use crate::section::{self, Round};
+use crate::Mutex;
 use lockswap_platform::Platform;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -42,10 +44,51 @@ impl Config {
     }
 }
 
-struct Tally {
-    record: Record,
+/// What one thread does, and what became of it.
+struct Using<'a, P: Platform> {
+    tree: &'a Avl<P>,
+    keys: u32,
+    updates: u32,
+    /// The operation itself is the same on every CPU; a slower one repeats the lookup.
+    lookups: u64,
+    inside: u64,
+    external: u64,
+    random: Random,
+    /// The next operation's key and kind.
+    next: (u32, u32),
     inserted: u64,
     removed: u64,
+}
+
+impl<P: Platform> Using<'_, P> {
+    fn draw(&mut self) {
+        self.next = (self.random.below(self.keys), self.random.below(200));
+    }
+}
+
+impl<P: Platform> Round for Using<'_, P> {
+    #[inline]
+    fn inside(&mut self) -> u64 {
+        let (key, choice) = self.next;
+        if choice < self.updates {
+            self.inserted += u64::from(self.tree.insert(key, choice as usize));
+        } else if choice < 2 * self.updates {
+            self.removed += u64::from(self.tree.remove(key));
+        } else {
+            std::hint::black_box(self.tree.get(key));
+        }
+        for _ in 1..self.lookups {
+            std::hint::black_box(self.tree.get(key));
+        }
+        P::compute(self.inside);
+        0
+    }
+
+    #[inline]
+    fn outside(&mut self) {
+        P::compute(self.external);
+        self.draw();
+    }
 }
 
 /// Runs the workload on `mutex`. The times are waits for the lock.
@@ -62,46 +105,29 @@ pub fn run<P: Platform, M: Mutex>(config: &Config, crew: &dyn Crew, mutex: &M) -
         tree.insert(key, 0);
     }
     let initial = tree.size();
-    let baton = Baton::default();
-    let classes = section::classes(config.detail);
-
-    let (tallies, elapsed) = gather(crew, config.threads, config.timing, |member| {
-        let mut me = mutex.thread();
-        let mut random = member.random();
-        let mut tally = Tally { record: Record::new(member, classes.len()), inserted: 0, removed: 0 };
-        // The operation itself is the same on every CPU; a slower one repeats the lookup.
-        let (lookups, inside, external) = (member.paced(1), member.paced(config.inside), member.paced(config.external));
-        loop {
-            let seen = member.signal.phase();
-            if seen == Phase::Stop {
-                return tally;
-            }
-            let key = random.below(keys);
-            let choice = random.below(200);
-            let Tally { record, inserted, removed } = &mut tally;
-            section::operation::<P, M>((mutex, &mut me), (crew, member, seen), (config.detail, &baton), record, || {
-                if choice < config.updates {
-                    *inserted += u64::from(tree.insert(key, choice as usize));
-                } else if choice < 2 * config.updates {
-                    *removed += u64::from(tree.remove(key));
-                } else {
-                    std::hint::black_box(tree.get(key));
-                }
-                for _ in 1..lookups {
-                    std::hint::black_box(tree.get(key));
-                }
-                P::compute(inside);
-            });
-            P::compute(external);
-        }
+    let plan = (config.threads, config.timing, config.detail);
+    let (records, threads, elapsed) = section::rounds::<P, M, _>(mutex, crew, plan, |member| {
+        let mut using = Using {
+            tree: &tree,
+            keys,
+            updates: config.updates,
+            lookups: member.paced(1),
+            inside: member.paced(config.inside),
+            external: member.paced(config.external),
+            random: member.random(),
+            next: (0, 0),
+            inserted: 0,
+            removed: 0,
+        };
+        using.draw();
+        using
     });
 
-    let inserted = tallies.iter().map(|tally| tally.inserted).sum();
-    let removed = tallies.iter().map(|tally| tally.removed).sum();
+    let inserted = threads.iter().map(|thread| thread.inserted).sum();
+    let removed = threads.iter().map(|thread| thread.removed).sum();
     if let Err(message) = check(initial, inserted, removed, tree.size(), tree.check()) {
         panic!("the lock did not exclude: {message}");
     }
-    let records: Vec<Record> = tallies.into_iter().map(|tally| tally.record).collect();
     Report::new(&records, elapsed, section::about(config.detail))
 }
 

@@ -32,6 +32,8 @@ mod section;
 pub mod torture;
 pub mod workload;
 
+use std::ops::Deref;
+
 /// A mutual-exclusion lock as the workloads use it.
 ///
 /// The workloads keep their shared data in relaxed atomics, so an implementation that does not exclude makes their
@@ -57,4 +59,20 @@ pub trait ReadWrite: Sync {
     fn write(&self);
     /// Gives up what `write` acquired.
     fn unlock_write(&self);
+}
+
+/// What points at a read-write lock is one.
+impl<L: Deref<Target: ReadWrite> + Sync> ReadWrite for L {
+    fn read(&self) {
+        (**self).read();
+    }
+    fn unlock_read(&self) {
+        (**self).unlock_read();
+    }
+    fn write(&self) {
+        (**self).write();
+    }
+    fn unlock_write(&self) {
+        (**self).unlock_write();
+    }
 }

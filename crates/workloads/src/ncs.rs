@@ -4,11 +4,13 @@
 //! Deviations from the paper: its array has 100 numbers in "2 cache lines", here the lines are a parameter; the length of a
 //! non-critical section is drawn once, not at each look at the clock, which would make it shorter than stated.
 
-use crate::crew::{gather, Crew, Phase, Timing};
-use crate::lines::{check, lines, touch};
-use crate::record::{Baton, Detail, Record};
+use crate::crew::{Crew, Timing};
+use crate::lines::{check, lines, touch, Line};
+use crate::random::Random;
+use crate::record::Detail;
 use crate::report::Report;
-use crate::{section, Mutex};
+use crate::section::{self, Round};
+use crate::Mutex;
 use lockswap_platform::{Ns, Platform};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -42,41 +44,45 @@ impl Config {
     }
 }
 
+/// What one thread does.
+struct Sharing<'a, P: Platform> {
+    lines: &'a [Line<P>],
+    touches: u64,
+    inside: u64,
+    ncs: Ns,
+    random: Random,
+}
+
+impl<P: Platform> Round for Sharing<'_, P> {
+    #[inline]
+    fn inside(&mut self) -> u64 {
+        touch(self.lines, self.touches);
+        P::compute(self.inside);
+        self.touches * u64::from(!self.lines.is_empty())
+    }
+
+    #[inline]
+    fn outside(&mut self) {
+        if self.ncs > 0 {
+            // Thousandths, 850 to 1150.
+            P::keep_busy(self.ncs * u64::from(850 + self.random.below(301)) / 1000);
+        }
+    }
+}
+
 /// Runs the workload on `mutex`. The times are waits for the lock.
 ///
 /// # Panics
 /// If an increment was lost, which means that the lock did not exclude; if there are no threads.
 pub fn run<P: Platform, M: Mutex>(config: &Config, crew: &dyn Crew, mutex: &M) -> Report {
     let shared = lines::<P>(config.lines);
-    let baton = Baton::default();
-    let classes = section::classes(config.detail);
-    let (records, elapsed) = gather(crew, config.threads, config.timing, |member| {
-        let mut me = mutex.thread();
-        let mut record = Record::new(member, classes.len());
-        let mut random = member.random();
-        let (touches, ncs) = (member.paced(config.lines as u64), member.paced(config.ncs));
-        let inside = member.paced(config.inside);
-        loop {
-            let seen = member.signal.phase();
-            if seen == Phase::Stop {
-                return record;
-            }
-            section::operation::<P, M>(
-                (mutex, &mut me),
-                (crew, member, seen),
-                (config.detail, &baton),
-                &mut record,
-                || {
-                    touch(&shared, touches);
-                    P::compute(inside);
-                },
-            );
-            record.made += touches * u64::from(config.lines > 0);
-            if ncs > 0 {
-                // Thousandths, 850 to 1150.
-                P::keep_busy(ncs * u64::from(850 + random.below(301)) / 1000);
-            }
-        }
+    let plan = (config.threads, config.timing, config.detail);
+    let (records, _, elapsed) = section::rounds::<P, M, _>(mutex, crew, plan, |member| Sharing {
+        lines: &shared,
+        touches: member.paced(config.lines as u64),
+        inside: member.paced(config.inside),
+        ncs: member.paced(config.ncs),
+        random: member.random(),
     });
     check(&records, &shared);
     Report::new(&records, elapsed, section::about(config.detail))

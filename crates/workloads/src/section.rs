@@ -1,6 +1,6 @@
 //! One acquisition with as much noted about it as is wanted.
 
-use crate::crew::{Crew, Member, Phase};
+use crate::crew::{gather, Crew, Member, Phase, Timing};
 use crate::record::{Baton, Detail, Received, Record};
 use crate::report::About;
 use crate::Mutex;
@@ -62,7 +62,7 @@ pub(crate) fn acquire<P: Platform, M: Mutex>(
 /// An operation that is one acquisition. It counts if it began when the phase was `seen` as [`Phase::Measure`] and the
 /// phase still is; its wait is noted if any of it was then, because the longest one may outlast the run at both ends.
 #[inline]
-pub(crate) fn operation<P: Platform, M: Mutex>(
+fn operation<P: Platform, M: Mutex>(
     lock: (&M, &mut M::Thread),
     (crew, member, seen): (&dyn Crew, &Member<'_>, Phase),
     (detail, baton): (Detail, &Baton),
@@ -88,6 +88,43 @@ pub(crate) fn operation<P: Platform, M: Mutex>(
     }
 }
 
+/// What the threads of [`rounds`] do besides acquiring the lock.
+pub(crate) trait Round: Send {
+    /// What is done inside; how many increments of shared memory that was.
+    fn inside(&mut self) -> u64;
+    /// What is done before the lock is wanted again.
+    fn outside(&mut self);
+}
+
+/// Lets every thread acquire `mutex` again and again, each acquisition an operation, and do what `start` makes of it: what
+/// they noted, what they made in the end, and the measured time.
+pub(crate) fn rounds<P: Platform, M: Mutex, R: Round>(
+    mutex: &M,
+    crew: &dyn Crew,
+    (threads, timing, detail): (usize, Timing, Detail),
+    start: impl Fn(&Member<'_>) -> R + Sync,
+) -> (Vec<Record>, Vec<R>, Ns) {
+    let baton = Baton::default();
+    let (noted, elapsed) = gather(crew, threads, timing, |member| {
+        let mut me = mutex.thread();
+        let mut record = Record::new(member, classes(detail).len());
+        let mut round = start(member);
+        loop {
+            let seen = member.signal.phase();
+            if seen == Phase::Stop {
+                return (record, round);
+            }
+            let mut made = 0;
+            let section = || made = round.inside();
+            operation::<P, M>((mutex, &mut me), (crew, member, seen), (detail, &baton), &mut record, section);
+            record.made += made;
+            round.outside();
+        }
+    });
+    let (records, rounds) = noted.into_iter().unzip();
+    (records, rounds, elapsed)
+}
+
 /// What a report on operations is about.
 pub(crate) fn about(detail: Detail) -> About<'static> {
     let waits = detail >= Detail::Waits;
@@ -96,7 +133,7 @@ pub(crate) fn about(detail: Detail) -> About<'static> {
 }
 
 /// The classes of times that [`operation`] notes.
-pub(crate) fn classes(detail: Detail) -> &'static [&'static str] {
+fn classes(detail: Detail) -> &'static [&'static str] {
     if detail >= Detail::Waits {
         &[""]
     } else {

@@ -8,7 +8,7 @@ mod probe;
 mod reproduce;
 pub mod validate;
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ use crate::error::UserError;
 use crate::setting::pair;
 use crate::{picture, terminal};
 use draw::Picture;
-use output::why;
+pub use output::why;
 pub use plan::Plan;
 
 const EXAMPLES: &str = "\
@@ -42,8 +42,8 @@ intel-hybrid, host (this machine, as a probe of it finds it), or the path of a m
 Workloads: counter, kv, ncs, epochs, epochs-variable, epochs-mixed, epochs-scalability, epochs-contention,
 epochs-oversub, oversub, readers; docs/workloads.md has their keys.
 
-An interrupted run keeps what it has in its JSON and CSV files. Exit status: 0; 1 if a lock stopped or did not exclude,
-or a file cannot be written; 2 for wrong usage; 130 after Ctrl-C.";
+An interrupted run keeps what it has in its JSON and CSV files. Exit status: 0; 1 if a lock stopped or a file cannot be
+written; 2 for wrong usage; 130 after Ctrl-C.";
 
 /// Runs the locks' own source on a machine that is only described, in virtual time: the same seed, the same result.
 #[derive(clap::Args)]
@@ -135,7 +135,7 @@ pub fn run(args: SimArgs) -> anyhow::Result<ExitCode> {
             files.write(&plan, rows, false)?;
             terminal::print(&output::table(&plan, &output::points(&plan, rows)))?;
             // Nobody can stop a simulation from outside: it ends with the process.
-            eprintln!("interrupted: the table shows what was simulated until then");
+            let _ = writeln!(io::stderr(), "interrupted: the table shows what was simulated until then");
             std::process::exit(128 + signal);
         }
         written.now_and_then(rows, || files.write(&plan, rows, true))
@@ -148,14 +148,14 @@ pub fn run(args: SimArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     // Not an error of the command's: what it found.
-    eprint!("{failures}");
+    let _ = write!(io::stderr(), "{failures}");
     Ok(ExitCode::FAILURE)
 }
 
 /// Tells who looks at a long table that there are pictures.
 fn hint(args: &SimArgs) {
     if args.plot.is_empty() && io::stdout().is_terminal() && io::stderr().is_terminal() {
-        eprintln!("--plot throughput=FILE.svg draws the curves; fairness and latency can be drawn, too");
+        let _ = writeln!(io::stderr(), "--plot throughput=FILE.svg draws them; fairness and latency can be drawn, too");
     }
 }
 

@@ -276,3 +276,52 @@ fn numbers(report: &Report) -> Vec<String> {
         String::new(),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockswap_sim::{Finished, Machine, Totals};
+
+    fn plan() -> Plan {
+        Plan {
+            machine: Machine::built_in("apple-m1", &[]).expect("a machine"),
+            name: "counter".into(),
+            workload: Workload::named("counter").expect("a workload"),
+            locks: vec!["cna".into(), "ttas".into()],
+            threads: vec![20],
+            duration: 1_000_000,
+            seeds: vec![5, 6],
+            settings: Vec::new(),
+        }
+    }
+
+    fn row(lock: &str, seed: u64, outcome: Result<Finished, Failure>) -> Option<Row> {
+        Some(Row { lock: lock.into(), threads: 20, seed, outcome })
+    }
+
+    fn stopped() -> Failure {
+        let threads = (0..20).map(|n| format!("thread {n} on CPU 0 watches cache lines [7] at cna.rs:9")).collect();
+        Failure::Stuck(Stuck::Deadlock(threads))
+    }
+
+    /// A lock that stopped with one seed keeps the results of the other one and is named with all that is known.
+    #[test]
+    fn a_deadlock_stands_in_every_output() {
+        let report = Report { threads: 20, ops: 3, throughput: 3e6, ..Report::default() };
+        let finished = Finished { report, totals: Totals::default(), cpu_time: 0 };
+        let (plan, rows) = (plan(), [row("cna", 5, Ok(finished)), row("cna", 6, Err(stopped())), None]);
+        let said = failures(&rows);
+        assert!(said.starts_with("cna with 20 threads, seed 6: deadlock: nothing will happen any more\n"), "{said}");
+        assert!(said.contains("thread 15 on CPU 0 watches cache lines [7] at cna.rs:9\n  and 4 more\n"), "{said}");
+        let json: serde_json::Value = serde_json::from_slice(&json(&plan, &rows).expect("JSON")).expect("JSON");
+        let found = (&json["failures"][0]["lock"], &json["failures"][0]["seed"], &json["results"][0]["rounds"][1]);
+        assert_eq!(found, (&"cna".into(), &6.into(), &serde_json::Value::Null));
+        assert_eq!((json["results"].as_array().map(Vec::len), &json["results"][0]["ops"]), (Some(1), &3.into()));
+        let csv = String::from_utf8(csv(&plan, &rows).expect("CSV")).expect("text");
+        assert!(csv.contains("cna,20,6,,") && csv.contains("deadlock"), "{csv}");
+        let table = table(&plan, &points(&plan, &rows));
+        let fields: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().take(3).collect()).collect();
+        assert!(fields.contains(&vec!["cna", "20", "3.000"]) && fields.contains(&vec!["ttas", "20", "-"]), "{table}");
+        assert!(markdown(&plan, &points(&plan, &rows)).contains("| ttas | 20 | - |"));
+    }
+}

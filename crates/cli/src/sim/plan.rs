@@ -21,10 +21,9 @@ pub struct Plan {
     pub settings: Vec<(String, String)>,
 }
 
-/// Keys that begin like this are the machine's.
+/// Keys of the machine have a section in front, those of workloads have none.
 fn is_the_machines(key: &str) -> bool {
-    let section = key.split('.').next().unwrap_or_default();
-    key.contains('.') && ["topology", "kind", "latency", "core", "fabric", "scheduler"].contains(&section)
+    key.contains('.')
 }
 
 /// The machine called `name`, or that of the file of that name; the one that this runs on may have to be probed.
@@ -92,7 +91,10 @@ impl Plan {
         }
         let (of_machine, own): (Vec<_>, Vec<_>) = settings.iter().cloned().partition(|(key, _)| is_the_machines(key));
         let machine = machine(&args.machine, &of_machine)?;
-        own.iter().try_for_each(|(key, value)| workload.set(key, value))?;
+        own.iter().try_for_each(|(key, value)| workload.set(key, value)).map_err(|mut invalid| {
+            invalid.remedy += "; keys of the machine have a section, as in latency.remote=130";
+            invalid
+        })?;
         let role = if workload.wants_rwlocks() { Role::RwLock } else { Role::Mutex };
         let locks = locks(args, role)?;
         let mut threads: Vec<u32> = Vec::new();

@@ -67,6 +67,20 @@ fn direct_measures_each_lock_twice() {
     }
 }
 
+/// How fast it is depends on who else runs; what was run does not.
+#[test]
+fn the_simulator_is_measured_next_to_its_targets() {
+    let (shown, exported) = bench(&["simulator"]);
+    assert!(shown.contains(">= 10 M") && shown.contains("of 8 targets reached"), "{shown}");
+    let runs = exported["runs"].as_array().unwrap();
+    let threads: Vec<_> = runs.iter().map(|run| run["threads"].as_u64().unwrap()).collect();
+    assert_eq!(threads, [72, 72, 72, 72, 72, 192, 192, 4095]);
+    for run in runs {
+        assert!(run["memory_operations"].as_u64().is_some_and(|count| count > 100_000), "{run}");
+        assert!(run["cpu_seconds"][0].as_f64().is_some_and(|seconds| seconds > 0.0), "{run}");
+    }
+}
+
 #[test]
 fn a_part_without_a_name_is_both_micro_parts() {
     let (shown, exported) = bench(&["--lock", "futex"]);
@@ -181,6 +195,7 @@ fn bad_input_is_refused_in_one_line() {
         (&["kv", "--updates", "101"], "percentage"),
         (&["kv", "--lock", "nonsense"], "no mutex lock 'nonsense'"),
         (&["readers", "--lock", "futex"], "--rwlock"),
+        (&["simulator", "--lock", "futex"], "locks of its own"),
         (&["readers", "--rwlock", "futex"], "no rwlock lock 'futex'"),
         (&["oversub", "--rwlock", "bravo", "--lock", "futex"], "write one of them"),
         (&["counter", "--duration", "0"], "unit"),

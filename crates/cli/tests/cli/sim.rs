@@ -1,7 +1,8 @@
 //! `lockswap sim` from outside.
 
-use crate::{text, Place};
+use crate::{send, text, wait_for, Place};
 use std::fs;
+use std::process::Stdio;
 
 const SHORT: [&str; 9] =
     ["sim", "--machine", "amd-2990wx", "--workload", "ncs", "--threads", "1,16", "--duration", "500us"];
@@ -87,13 +88,32 @@ fn tables_csv_and_pictures_are_written() {
 fn wrong_arguments_are_refused_with_a_remedy() {
     let place = Place::new();
     fs::write(place.path("bad.toml"), "title = 3").unwrap();
+    let m1 = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/machines/apple-m1.toml");
+    let m1 = fs::read_to_string(m1).unwrap();
+    fs::write(place.path("nine.toml"), m1.replace("cpus = 8", "cpus = 9")).unwrap();
     for (arguments, status, expected) in [
         (&["--machine", "cray-1"][..], 2, "there is no machine 'cray-1'"),
         (&["--machine", "./bad.toml"], 2, "./bad.toml"),
+        (&["--machine", "xeon-e5-2699v4"], 2, "did you mean 'xeon-e5-2699v3'? use one of: xeon-e5-2699v3, "),
+        (&["--machine", "./nine.toml"], 2, "topology.cpus is 9, but the other keys make 8 CPUs"),
         (&["--machine", "./none.toml"], 1, "cannot read the machine file ./none.toml"),
         (&["--workload", "chess"], 2, "there is no workload 'chess'"),
+        (&["--workload", "epoch"], 2, "did you mean 'epochs'? use one of: counter, kv, "),
+        (&["--locks", "mcs_spn"], 2, "did you mean 'mcs_spin'? use one of: "),
+        (&["--workload", "readers", "--locks", "mcs_spin"], 2, "there is no rwlock lock 'mcs_spin' to simulate"),
+        (&["--all", "--locks", "cna"], 2, "cannot be used with"),
         (&["--locks", "pthread"], 2, "there is no mutex lock 'pthread' to simulate"),
         (&["--threads", "0"], 2, "0 is not in 1..=4096"),
+        (&["--threads", "1,4097"], 2, "4097 is not in 1..=4096"),
+        (&["--workload", "kv", "--set", "kees=1"], 2, "did you mean 'keys'? use one of: "),
+        (&["--workload", "kv", "--set", "keys=0"], 2, "keys is 0, not in 1 to 100000000"),
+        (&["--workload", "epochs", "--set", "slo=soon"], 2, "write a time with its unit"),
+        (&["--set", "keys"], 2, "write KEY=VALUE"),
+        (&["--set", "lattency.remote=9"], 2, "the machine has no key 'lattency.remote'"),
+        (&["--set", "topology.cpus=5"], 2, "topology.cpus is 5, but the other keys make 72 CPUs"),
+        (&["--plot", "throughput=a.gif"], 2, "ends in .svg or .png"),
+        (&["--plot", "fairness=no/such/folder/a.svg"], 1, "cannot write no/such/folder/a.svg"),
+        (&["--export-csv", "."], 1, "it is a directory"),
         (&["--set", "speed=1"], 2, "the workload has no key 'speed'"),
         (&["--set", "latency.remote=far"], 2, "latency.remote"),
         (&["--duration", "1h"], 2, "500us, 20ms or 1s"),
@@ -113,6 +133,62 @@ fn wrong_arguments_are_refused_with_a_remedy() {
         assert!(run.status.code() == Some(status) && error.contains(expected), "{arguments:?}: {error}");
         assert!(run.stdout.is_empty(), "{arguments:?}");
     }
+}
+
+/// So short that nobody gets the lock: zeros and dashes, never a number that is none.
+#[test]
+fn no_operation_at_all_is_a_result() {
+    let place = Place::new();
+    let run = place.output(
+        &[
+            &["sim", "--workload", "epochs", "--locks", "mcs_spin", "--threads", "72", "--duration", "1us"][..],
+            &["--export-json", "a.json", "--plot", "throughput=a.svg", "--plot", "latency=b.svg"],
+        ]
+        .concat(),
+    );
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    let shown = text(&run.stdout);
+    assert!(shown.contains("0.000     0.500") && !shown.contains("NaN") && !shown.contains("inf"), "{shown}");
+    let json: serde_json::Value = serde_json::from_slice(&fs::read(place.path("a.json")).unwrap()).unwrap();
+    crate::check_schema(&json);
+    assert_eq!((&json["results"][0]["ops"], &json["results"][0]["throughput"]), (&0.into(), &0.0.into()));
+}
+
+#[test]
+fn four_thousand_threads_run() {
+    let place = Place::new();
+    let run = place.output(&[
+        "sim",
+        "--machine",
+        "epyc-7742-2s",
+        "--locks",
+        "futex",
+        "--threads",
+        "4096",
+        "--duration",
+        "5ms",
+    ]);
+    assert!(run.status.success() && text(&run.stdout).contains(" 4096 "), "{}{}", text(&run.stdout), text(&run.stderr));
+}
+
+/// Ctrl-C: the table and the files show what was finished.
+#[test]
+fn an_interrupted_run_keeps_what_it_has() {
+    let place = Place::new();
+    // Minutes, after a beginning of milliseconds.
+    let threads = (0..1000).map(|n| (1 + n % 70).to_string()).collect::<Vec<_>>().join(",");
+    let arguments =
+        ["sim", "--locks", "mcs_spin,ticket", "--threads", &threads, "--seeds", "100", "--export-json", "a.json"];
+    let child = place.lockswap(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for("the first result", || place.path("a.json").exists());
+    send(child.id(), "-INT");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("interrupted"), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("mcs_spin"), "{}", text(&output.stdout));
+    let json: serde_json::Value = serde_json::from_slice(&fs::read(place.path("a.json")).unwrap()).unwrap();
+    crate::check_schema(&json);
+    assert!(!json["results"].as_array().unwrap().is_empty());
 }
 
 #[test]

@@ -189,6 +189,7 @@ impl Machine {
         if nodes == 0 || topology.clusters.is_empty() || topology.clusters.iter().any(|cluster| cluster.cores == 0) {
             return Err(bad("topology", "has a level with nothing in it".into()));
         }
+        let costs = costs(file).map_err(|(key, problem)| bad(&key, problem))?;
         let mut kinds = Vec::new();
         for kind in &file.kinds {
             for (key, speed) in [("speed", kind.speed), ("access_speed", kind.access_speed.unwrap_or(kind.speed))] {
@@ -275,7 +276,6 @@ impl Machine {
             cpus[cpu].rank = rank as u32;
         }
         let order = order(topology.placement, &cpus, nodes / topology.nodes_per_socket, topology.nodes_per_socket);
-        let costs = costs(file).map_err(|(key, problem)| bad(&key, problem))?;
         Ok(Machine {
             id: name.to_owned(),
             title: file.title.clone(),
