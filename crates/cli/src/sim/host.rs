@@ -34,7 +34,7 @@ impl Host {
         let shape = Shape::of(&here.topology).map_err(failed)?;
         let about = lockswap_study::machine::Machine::here();
         let key = format!("machine {identity}, CPUs {}", here.topology.allowed());
-        let mut remarks = vec![format!("load average before: {:.1}", about.load_average)];
+        let mut remarks = vec![format!("probed on {}, load average before: {:.1}", today(), about.load_average)];
         if here.is_virtual {
             remarks.push("a virtual machine: once it is moved to other CPUs, the latencies hold no more".into());
         }
@@ -87,8 +87,8 @@ impl Host {
     /// Measures, with progress on a terminal; the file that results.
     pub fn measure(&self) -> Result<String, UserError> {
         say(&format!(
-            "probing this machine, {} CPUs: about {:.0} s",
-            self.shape().cpus().len(),
+            "probing this machine, {}: about {:.0} s",
+            self.shape().cpus_in_words(),
             self.probe.estimate().as_secs_f64().max(1.0)
         ));
         let about = lockswap_study::machine::Machine::here();
@@ -144,6 +144,32 @@ pub fn machine(changes: &[(String, String)]) -> Result<Machine, UserError> {
     Ok(Machine::parse(NAME, &text, changes)?)
 }
 
+/// The date, UTC.
+pub fn today() -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    date(since.as_secs() / 86_400)
+}
+
+/// The date so many days after the first of January 1970.
+fn date(mut day: u64) -> String {
+    let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let mut year = 1970;
+    while day >= 365 + u64::from(is_leap(year)) {
+        day -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(is_leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if day < length {
+            break;
+        }
+        day -= length;
+        month += 1;
+    }
+    format!("{year}-{month:02}-{:02}", day + 1)
+}
+
 fn failed(invalid: Invalid) -> UserError {
     UserError::new(invalid.what, invalid.remedy)
 }
@@ -151,4 +177,24 @@ fn failed(invalid: Invalid) -> UserError {
 /// Prints a line on stderr, which may be closed.
 pub fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_have_dates() {
+        // date -u -d @N
+        for (seconds, expected) in [
+            (0u64, "1970-01-01"),
+            (951_782_400, "2000-02-29"),
+            (1_709_251_199, "2024-02-29"),
+            (1_709_251_200, "2024-03-01"),
+            (1_798_761_599, "2026-12-31"),
+            (1_798_761_600, "2027-01-01"),
+        ] {
+            assert_eq!(date(seconds / 86_400), expected);
+        }
+    }
 }

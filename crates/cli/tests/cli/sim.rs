@@ -291,7 +291,7 @@ fn a_probe_without_a_folder_needs_a_file() {
 #[test]
 fn hardware_and_simulation_stand_side_by_side() {
     let place = Place::new();
-    let what = ["--workloads", "counter,readers:read_percent=50", "--locks", "ttas,ticket,rw-futex,bravo"];
+    let what = ["--workloads", "counter,readers:reads=50", "--locks", "ttas,ticket,rw-futex,bravo"];
     let short = ["--threads", "1,2", "--rounds", "2", "--duration", "30ms", "--simulated", "100us"];
     let files = ["--export-json", "v.json", "--export-csv", "v.csv", "--export-md", "v.md"];
     let machine = ["--machine", "amd-2990wx", "--set", "latency.memory=80"];
@@ -299,7 +299,7 @@ fn hardware_and_simulation_stand_side_by_side() {
     let shown = text(&run.stdout);
     assert!(run.status.success(), "{}{shown}", text(&run.stderr));
     for expected in
-        ["counter, 2 threads: the simulation is ", "readers:read_percent=50, 1 thread", "ticket", "latency.memory=80"]
+        ["counter, 2 threads: the simulation is ", "readers:reads=50, 1 thread", "ticket", "latency.memory=80"]
     {
         assert!(shown.contains(expected), "{expected}: {shown}");
     }

@@ -34,8 +34,6 @@ pub struct Costs {
     pub late: Samples,
     /// From one thread to another on the same CPU and vice versa, half of it: one wakes the other, then sleeps.
     pub hop: Samples,
-    /// The futex call that wakes a thread of the same CPU.
-    pub unpark_here: Samples,
     /// The futex call that wakes a thread of an idle CPU.
     pub unpark: Samples,
     /// From the begin of that call to the first instruction of the woken thread.
@@ -51,7 +49,6 @@ impl Costs {
         self.park.extend(others.park);
         self.late.extend(others.late);
         self.hop.extend(others.hop);
-        self.unpark_here.extend(others.unpark_here);
         self.unpark.extend(others.unpark);
         self.wake.extend(others.wake);
         self.slice.extend(others.slice);
@@ -76,7 +73,7 @@ pub fn measure(cpu: usize, costs: &mut Costs) -> Result<(), ProbeError> {
     })?;
     let games = Games::default();
     let (found, ()) = on_both((cpu, |turn: &Turn| games.hop(turn)), (cpu, |turn: &Turn| games.hop_back(turn)))?;
-    costs.extend(found);
+    costs.hop.extend(found);
     // Whoever is on the CPU counts until the other one's time is over, too.
     let end = Instant::now() + RIVALRY;
     let (gaps, more) = on_both((cpu, |_: &Turn| gaps(end)), (cpu, |_: &Turn| gaps(end)))?;
@@ -121,8 +118,8 @@ impl Games {
     }
 
     /// The thread that times both ways; the word is odd while it is the other one's turn.
-    fn hop(&self, turn: &Turn) -> Costs {
-        let mut found = Costs::default();
+    fn hop(&self, turn: &Turn) -> Samples {
+        let mut found = Samples::default();
         if !turn.wait(1) {
             return found;
         }
@@ -134,12 +131,7 @@ impl Games {
                 number += 2;
                 self.sleep_until(number);
             }
-            found.hop.push(each(start, 2 * TRIPS));
-            let start = Instant::now();
-            self.set_and_wake(number + 1);
-            found.unpark_here.push(each(start, 1));
-            number += 2;
-            self.sleep_until(number);
+            found.push(each(start, 2 * TRIPS));
         }
         self.over.store(true, Ordering::Release);
         self.set_and_wake(number + 1);

@@ -166,6 +166,14 @@ impl Shape {
         (0..most).flat_map(nth).collect()
     }
 
+    /// How many there are, for people.
+    pub fn cpus_in_words(&self) -> String {
+        match self.cpus().len() {
+            1 => "1 CPU".into(),
+            several => format!("{several} CPUs"),
+        }
+    }
+
     /// What two cores have in common.
     pub(super) fn level(&self, one: &Core, other: &Core) -> Level {
         match () {

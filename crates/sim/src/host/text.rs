@@ -33,7 +33,7 @@ impl Facts {
         let _ = write!(
             text,
             "title = {}\n\n{}",
-            quoted(&format!("{}, {} CPUs, probed", self.name, shape.cpus().len())),
+            quoted(&format!("{}, {}, probed", self.name, shape.cpus_in_words())),
             topology(shape)
         );
         text
@@ -252,19 +252,19 @@ fn scheduler(shape: &Shape, found: &Found) -> Lines {
     let costs = &found.system;
     let several = shape.cpus().len() > 1;
     let (park, unpark) = (costs.park.typical(), costs.unpark.typical());
-    // What is left of a change of threads when its system calls are taken off.
-    let change = |rest: Option<f64>| Some(costs.hop.typical()? - park? - rest?);
-    let switch = change(costs.unpark_here.typical());
+    // What is left of a change of threads without its two calls, each about as long as one that has nothing to do: the one
+    // that wakes may be interrupted by the woken thread at once, so that it tells nothing by itself.
+    let switch = costs.hop.typical().and_then(|hop| Some(hop - 2.0 * park?));
     let wake = costs.wake.typical().and_then(|all| Some(all - unpark? - switch? - park? / 2.0));
     let late = costs.late.typical().and_then(|late| Some(late - switch?));
-    let unpark = if several { typical(&costs.unpark) } else { typical(&costs.unpark_here) };
+    let unpark = typical(&costs.unpark).or_else(|| Some(assumed(park?, "as park: no other CPU is idle")));
     let flag = |on: bool, origin: &str| Value { number: on.to_string(), origin: origin.to_owned() };
     lines([
         ("slice", typical(&costs.slice).unwrap_or_else(|| assumed(3e6, ""))),
         ("wakeup_granularity", assumed(1e6, "")),
         (
             "switch",
-            computed(switch, 100.0, "from thread to thread on one CPU by futex, less park and wake calls")
+            computed(switch, 100.0, "from thread to thread on one CPU by futex, less twice park")
                 .unwrap_or_else(|| assumed(1500.0, "")),
         ),
         ("yield", typical(&costs.yield_cpu).unwrap_or_else(|| assumed(300.0, ""))),

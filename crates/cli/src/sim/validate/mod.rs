@@ -65,10 +65,10 @@ pub struct ValidateArgs {
     /// Rounds on hardware; each runs every lock, workload and number of threads once
     #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Measured time of each run on hardware
+    /// Measured time of each run on hardware; at least 200ms with more threads than CPUs
     #[arg(long, value_name = "TIME", default_value = "40ms", value_parser = duration)]
     duration: Ns,
-    /// Measured virtual time of each simulated run
+    /// Measured virtual time of each simulated run; the same
     #[arg(long, value_name = "TIME", default_value = "4ms", value_parser = duration)]
     simulated: Ns,
     /// Seed of the simulation

@@ -46,6 +46,9 @@ impl Case {
     }
 }
 
+/// Where threads share CPUs, runs are no shorter than this: many slices, and waits that nap.
+const SHARING: Ns = 200_000_000;
+
 /// Everything that is to be compared.
 pub struct Plan {
     pub cases: Vec<Case>,
@@ -135,9 +138,18 @@ impl Plan {
         Ok(plan)
     }
 
+    /// How long a run of a case is where it would be `wanted` long.
+    pub fn length(&self, case: &Case, wanted: Ns) -> Ns {
+        if case.threads as usize > self.seats.len() {
+            wanted.max(SHARING)
+        } else {
+            wanted
+        }
+    }
+
     /// A simulated run, of a map with `steps` inside.
     pub fn job<'a>(&self, machine: &'a Machine, case: &Case, lock: &'a str, steps: u64) -> Job<'a> {
-        let mut workload = case.run(self.simulated);
+        let mut workload = case.run(self.length(case, self.simulated));
         if let Workload::Kv(config) = &mut workload {
             config.inside += steps;
         }
@@ -175,11 +187,12 @@ impl Plan {
         const START_NS: f64 = 8e6;
         const SIMULATED_TO_VIRTUAL: f64 = 30.0;
         const PASS_NS: f64 = 0.5e9;
-        let runs: f64 = self.cases.iter().map(|case| case.locks.len() as f64).sum();
-        let threads = |case: &Case| case.locks.len() as f64 * f64::from(case.threads);
-        let simulated: f64 = self.cases.iter().map(threads).sum::<f64>() * self.simulated as f64 * SIMULATED_TO_VIRTUAL
-            / self.seats.len() as f64;
-        let hardware = f64::from(self.rounds) * (runs * (1.1 * self.duration as f64 + START_NS) + PASS_NS);
+        let locks = |case: &Case| case.locks.len() as f64;
+        let runs: f64 = self.cases.iter().map(locks).sum();
+        let simulated = |case: &Case| locks(case) * f64::from(case.threads) * self.length(case, self.simulated) as f64;
+        let measured = |case: &Case| locks(case) * (1.1 * self.length(case, self.duration) as f64 + START_NS);
+        let simulated = self.cases.iter().map(simulated).sum::<f64>() * SIMULATED_TO_VIRTUAL / self.seats.len() as f64;
+        let hardware = f64::from(self.rounds) * (self.cases.iter().map(measured).sum::<f64>() + PASS_NS);
         match (simulated + hardware) / 1e9 {
             s if s < 90.0 => {
                 format!("{:.0} s: {runs} simulated runs, {} on hardware", s.max(1.0), runs * f64::from(self.rounds))

@@ -9,6 +9,7 @@ use super::judge::{Group, Spread, Verdict, FACTORS};
 use super::rounds::SAME;
 use super::{Findings, Outcome};
 use crate::bench::Quartiles;
+use crate::sim::host::today;
 use crate::terminal;
 
 /// How many of the worst are listed.
@@ -320,10 +321,11 @@ pub fn markdown(findings: &Findings<'_>) -> String {
     });
     format!(
         "# Validation of the simulator on one machine\n\n\
-         Written by `lockswap {}`; running it again on another machine or day gives other numbers. [The simulated\n\
-         machine](simulator.md#validation-against-hardware) says how to read them. Load average before: {load_average:.1}.\n\n\
+         `lockswap {}` on {}, load average before {load_average:.1}. Another machine or day\n\
+         gives other numbers. [The simulated machine](simulator.md#validation-against-hardware) says how to read them.\n\n\
          ```\n{}\n```\n{file}",
         command.join(" "),
+        today(),
         text(findings).trim_end(),
     )
 }

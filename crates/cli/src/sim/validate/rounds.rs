@@ -96,9 +96,12 @@ pub fn measure(plan: &Plan, host: &Host) -> Result<Measured, UserError> {
                     continue;
                 }
                 bar.set_message(format!("{}, {}", case.name, case.locks[lock]));
-                let run =
-                    Run { workload: case.run(plan.duration), lock: case.locks[lock].clone(), cpus: plan.seats.clone() };
-                match run.make(plan.duration) {
+                let run = Run {
+                    workload: case.run(plan.length(case, plan.duration)),
+                    lock: case.locks[lock].clone(),
+                    cpus: plan.seats.clone(),
+                };
+                match run.make(plan.length(case, plan.duration)) {
                     Ok(report) => runs[lock] = Some((report.throughput, report.fairness_factor)),
                     Err(error) => {
                         failed.push((number, lock));
