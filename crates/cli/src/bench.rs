@@ -13,6 +13,7 @@ mod numbers;
 mod oversub;
 mod readers;
 mod series;
+mod simulator;
 mod throughput;
 
 use crate::error::UserError;
@@ -32,7 +33,7 @@ Examples:
   lockswap bench contended --lock futex,mcs_stp --rounds 21
   lockswap bench oversub --threads 32
   lockswap bench direct --export-json direct.json
-  lockswap bench kv --lock mcs_spin,cna --threads 1,2,4
+  lockswap bench kv --lock mcs_spin,cna --threads 1,2,4 --set keys=4096
   lockswap bench ncs --ncs 1us,10us,100us
   lockswap bench epochs --little 1:3 --lock asl --slo 50us,100us,200us
   lockswap bench readers --rwlock rw-futex,bravo --reads 50,99")]
@@ -78,8 +79,20 @@ enum What {
     Ncs(ncs::NcsArgs),
     /// Epochs of critical sections with latency targets, on big and little CPUs (LibASL paper, section 4.1)
     Epochs(epochs::EpochsArgs),
+    /// Epochs whose lengths change in the run (bench 2 of the LibASL paper)
+    EpochsVariable(epochs::EpochsArgs),
+    /// Short epochs and long ones (bench 3)
+    EpochsMixed(epochs::EpochsArgs),
+    /// Epochs on 1, 2, ... threads (bench 4)
+    EpochsScalability(epochs::EpochsArgs),
+    /// Epochs with pauses of several lengths (bench 5)
+    EpochsContention(epochs::EpochsArgs),
+    /// Epochs of two threads per CPU (bench 6)
+    EpochsOversub(epochs::EpochsArgs),
     /// Readers and writers of one read-write lock
     Readers(readers::ReadersArgs),
+    /// The speed of `lockswap sim` on this machine, next to its targets
+    Simulator,
 }
 
 /// Runs `lockswap bench`.
@@ -94,8 +107,17 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         Some(What::Counter(args)) => throughput::counter(&args, &common),
         Some(What::Kv(args)) => throughput::kv(&args, &common),
         Some(What::Ncs(args)) => ncs::run(&args, &common),
-        Some(What::Epochs(args)) => epochs::run(&args, &common),
+        Some(What::Epochs(args)) => epochs::run(args, 1, &common),
+        Some(What::EpochsVariable(args)) => epochs::run(args, 2, &common),
+        Some(What::EpochsMixed(args)) => epochs::run(args, 3, &common),
+        Some(What::EpochsScalability(args)) => epochs::run(args, 4, &common),
+        Some(What::EpochsContention(args)) => epochs::run(args, 5, &common),
+        Some(What::EpochsOversub(args)) => epochs::run(args, 6, &common),
         Some(What::Readers(args)) => readers::run(&args, &common),
+        Some(What::Simulator) if common.all || !common.lock.is_empty() => {
+            Err(series::misuse("bench simulator has locks of its own", "leave --lock and --all out"))
+        }
+        Some(What::Simulator) => simulator::run(&common),
     }
 }
 

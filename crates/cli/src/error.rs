@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use lockswap_workloads::invalid::Invalid;
+
 /// Exit status for wrong usage, as clap has it.
 pub const USAGE: u8 = 2;
 
@@ -24,6 +26,13 @@ impl UserError {
     /// The same with another exit status.
     pub fn with_status(self, status: u8) -> Self {
         Self { status, ..self }
+    }
+}
+
+impl From<Invalid> for UserError {
+    /// Wrong usage: something in the arguments cannot be used.
+    fn from(invalid: Invalid) -> Self {
+        Self::new(invalid.what, invalid.remedy).with_status(USAGE)
     }
 }
 

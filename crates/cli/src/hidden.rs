@@ -21,6 +21,9 @@ pub const KEY_VALUE: &str = "__kv";
 /// Name of the subcommand that makes one measurement for `lockswap bench`.
 pub const BENCH: &str = "__bench";
 
+/// Name of the subcommand that makes one run of `lockswap sim validate` on hardware.
+pub const VALIDATE: &str = "__validate";
+
 /// Name of the subcommand that tells whether the preload library is in its own process.
 pub const LOADED: &str = "__loaded";
 
@@ -60,6 +63,11 @@ pub struct BenchArgs {
 /// Makes one measurement and prints one line of JSON.
 pub fn bench(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     crate::bench::job::measure(&args.job)
+}
+
+/// Makes one run of a workload on a lock that is called directly and prints one line of JSON.
+pub fn validate(args: &BenchArgs) -> anyhow::Result<ExitCode> {
+    crate::sim::validate::hardware::measure(&args.job)
 }
 
 /// Status 0 when the preload library is mapped into this process.

@@ -17,8 +17,10 @@ mod little;
 mod lock_pages;
 mod picture;
 mod preload_path;
+mod results;
 mod run;
 mod selection;
+mod setting;
 mod sim;
 mod slo;
 mod terminal;
@@ -65,6 +67,8 @@ enum Command {
     KeyValue(hidden::KeyValueArgs),
     #[command(name = hidden::BENCH, hide = true)]
     BenchHere(hidden::BenchArgs),
+    #[command(name = hidden::VALIDATE, hide = true)]
+    ValidateHere(hidden::BenchArgs),
     #[command(name = hidden::LOADED, hide = true)]
     Loaded,
     #[command(name = hidden::TORTURE, hide = true)]
@@ -83,6 +87,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::KeyValue(args) => hidden::key_value(args),
         Command::BenchHere(args) => hidden::bench(&args),
+        Command::ValidateHere(args) => hidden::validate(&args),
         Command::Loaded => hidden::loaded(),
         Command::Sim(args) => sim::run(args),
         Command::Torture(args) => torture::run(args),

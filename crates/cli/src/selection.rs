@@ -8,7 +8,9 @@ use std::path::Path;
 use lockswap_locks::info::Asks;
 use lockswap_locks::registry::{self, Role};
 
-use crate::error::{UserError, USAGE};
+use lockswap_workloads::invalid::Invalid;
+
+use crate::error::UserError;
 use crate::library;
 
 /// The baseline without the preload library.
@@ -100,9 +102,7 @@ pub fn known(role: Role, id: &str) -> Result<(), UserError> {
     if registry::find(role, id).is_some() {
         return Ok(());
     }
-    let ids: Vec<&str> = registry::ids(role).collect();
-    let what = format!("there is no {} lock '{id}'", role.name());
-    Err(UserError::new(what, format!("use one of: {}", ids.join(", "))).with_status(USAGE))
+    Err(Invalid::unknown(format!("there is no {} lock '{id}'", role.name()), id, registry::ids(role)).into())
 }
 
 /// The entries of an LD_PRELOAD value that are not an earlier lockswap's.

@@ -5,10 +5,12 @@
 //! - [`captured`] is a folder such as `/sys` kept in a text;
 //! - [`cgroup`] reads to which CPUs a control group confines a process;
 //! - [`probe`] measures the latency between each two CPUs, [`matrix`] holds it, [`route`] finds the shortest round trip in
-//!   it, and [`stored`] keeps both in a file.
+//!   it, and [`stored`] keeps both in a file;
+//! - [`costs`] measures what single steps cost, for a described machine that resembles this one.
 
 pub mod captured;
 pub mod cgroup;
+pub mod costs;
 pub mod matrix;
 pub mod probe;
 pub mod route;

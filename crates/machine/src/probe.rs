@@ -163,7 +163,7 @@ fn pair(first: usize, second: usize, time: Duration) -> Result<f64, ProbeError> 
     })
 }
 
-fn bind(cpu: usize) -> Result<(), ProbeError> {
+pub(crate) fn bind(cpu: usize) -> Result<(), ProbeError> {
     let alone: CpuSet = [cpu].into_iter().collect();
     alone.bind_this_thread().map_err(|error| ProbeError::Refused(cpu, io::Error::from_raw_os_error(error.into_raw())))
 }

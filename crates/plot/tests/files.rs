@@ -30,6 +30,22 @@ fn decode(bytes: &[u8]) -> (usize, usize, Vec<u8>) {
     (info.width as usize, info.height as usize, pixels)
 }
 
+/// However many series there are and however long the title is: nothing is cut off, and no two series look the same.
+#[test]
+fn many_series_and_a_long_title_fit() {
+    let mut chart = Chart::new("long ".repeat(60), Axis::linear("x"), Axis::linear("y"));
+    for n in 0..60 {
+        let points = [(0.0, 0.0), (1.0, f64::from(n))];
+        chart.series.push(Series::new(format!("lock-{n}"), points).with_shape(lockswap_plot::Shape::Steps));
+    }
+    let (width, height, pixels) = decode(&chart.render(Format::Png));
+    let white = |x: usize, y: usize| pixels[3 * (y * width + x)..][..3] == [255; 3];
+    assert!((0..width).all(|x| (0..6).all(|n| white(x, n) && white(x, height - 1 - n))), "above and below");
+    assert!((0..height).all(|y| (0..6).all(|n| white(n, y) && white(width - 1 - n, y))), "left and right");
+    let text = String::from_utf8(chart.render(Format::Svg)).unwrap();
+    assert!(text.contains("lock-0") && text.contains("lock-59"));
+}
+
 #[test]
 fn an_svg_has_every_word_and_is_escaped() {
     let text = String::from_utf8(chart().render(Format::Svg)).unwrap();

@@ -1,7 +1,7 @@
 //! Virtual threads as a workload's crew.
 
 use crate::engine::{self, Stuck, Totals};
-use crate::machine::Machine;
+use crate::machine::{Machine, Ps};
 use crate::platform;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
@@ -65,20 +65,23 @@ pub fn attempt<R>(workload: impl FnOnce() -> R) -> Result<R, Stuck> {
 impl Crew for Simulated<'_> {
     fn run(&self, threads: usize, timing: Timing, body: &(dyn Fn(&Member<'_>) + Sync)) -> Ns {
         platform::reset();
-        let (signal, seed) = (Signal::default(), self.seed);
+        let (signal, seed, start) = (Signal::default(), self.seed, self.machine.costs.start);
         let bodies = (0..threads)
             .map(|number| {
                 let cpu = self.machine.order[number % self.machine.order.len()];
                 let kind = &self.machine.kinds[self.machine.cpus[cpu as usize].kind as usize];
                 let kind = if kind.little { CoreKind::Little } else { CoreKind::Big };
                 let signal = &signal;
-                Box::new(move || body(&Member { number, pace: 1.0, kind, signal, seed })) as Box<dyn FnOnce() + '_>
+                Box::new(move || {
+                    engine::keep_busy(number as Ps * start + Ps::from(engine::choose(start as u32)));
+                    body(&Member { number, pace: 1.0, kind, signal, seed });
+                }) as Box<dyn FnOnce() + '_>
             })
             .collect();
-        let end = timing.warm_up + timing.duration;
-        let alarms = [timing.warm_up * 1000, end * 1000];
-        let limit = (end + LIMIT) * 1000;
-        match engine::run(self.machine, self.seed, (alarms, limit), &|| signal.advance(), bodies) {
+        let begin = (threads + 1) as Ps * start + timing.warm_up * 1000;
+        let end = begin + timing.duration * 1000;
+        let (alarms, limit) = ([begin, end], end + LIMIT * 1000);
+        match engine::run(self.machine, self.seed, (alarms, limit), &|| signal.advance(engine::time() / 1000), bodies) {
             Ok(totals) => *self.totals.lock().expect("no thread panicked") = totals,
             Err(stuck) => {
                 // SAFETY: `attempt` has set it, and its coroutine runs.

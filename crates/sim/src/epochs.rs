@@ -3,23 +3,20 @@
 use crate::engine;
 use crate::platform::{self, Sim};
 use lockswap_locks::asymmetric::epoch::{Share, Target, Window};
-use lockswap_platform::window::LONGEST;
 use lockswap_platform::{Clock, CoreKind, Ns, Platform};
 use lockswap_workloads::epochs::Annotate;
 use std::sync::Mutex;
 
 /// The epochs of one run.
-#[derive(Default)]
 pub struct Epochs {
     windows: Mutex<Vec<Window>>,
-    /// A window that does not change, ns: the paper's LibASL-OPT.
-    fixed: Option<Ns>,
+    longest: Ns,
 }
 
 impl Epochs {
-    /// Epochs whose windows are all `fixed`, if there is one.
-    pub fn new(fixed: Option<Ns>) -> Self {
-        Epochs { windows: Mutex::default(), fixed }
+    /// Epochs whose windows are `longest` at the most.
+    pub fn new(longest: Ns) -> Self {
+        Epochs { windows: Mutex::default(), longest }
     }
 
     fn window(&self, change: impl FnOnce(&mut Window)) -> Ns {
@@ -36,12 +33,12 @@ impl Epochs {
 impl Annotate for Epochs {
     fn epoch<R>(&self, _: i32, slo: Ns, body: impl FnOnce() -> R) -> R {
         let window = self.window(|_| {});
-        platform::set_window(Some(self.fixed.unwrap_or(window)));
+        platform::set_window(Some(window));
         let start = Sim::now(Clock::Monotonic);
         let result = body();
         let latency = Sim::now(Clock::Monotonic) - start;
         if Sim::kind() == CoreKind::Little {
-            let target = Target { slo, misses: Share::DEFAULT, longest: LONGEST };
+            let target = Target { slo, misses: Share::DEFAULT, longest: self.longest };
             self.window(|window| {
                 window.update(latency, target);
             });

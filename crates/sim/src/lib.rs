@@ -10,6 +10,7 @@ mod engine;
 mod epochs;
 #[cfg(panic = "unwind")]
 pub mod explore;
+pub mod host;
 mod job;
 mod machine;
 mod platform;
@@ -17,6 +18,7 @@ mod word;
 
 pub use crew::{attempt, Simulated};
 pub use engine::{Stuck, Totals};
-pub use job::{cpu_time, Failure, Finished, Job, Workload};
+pub use job::{cpu_time, Failure, Finished, Job};
+pub use lockswap_workloads::workload::Workload;
 pub use machine::{Invalid, Machine, Ps};
 pub use platform::Sim;

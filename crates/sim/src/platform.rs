@@ -63,6 +63,8 @@ thread_local! {
     static TABLES: Cell<[Option<&'static Table>; 2]> = const { Cell::new([None, None]) };
     /// The reorder windows of threads inside an epoch.
     static WINDOWS: RefCell<Vec<Option<Ns>>> = const { RefCell::new(Vec::new()) };
+    /// The reorder window of all others.
+    static LONGEST_WINDOW: Cell<Ns> = const { Cell::new(LONGEST) };
 }
 
 /// From now on the current virtual thread's reorder window is `window`, or the longest if there is none.
@@ -74,6 +76,11 @@ pub(crate) fn set_window(window: Option<Ns>) {
         }
         windows[thread] = window;
     });
+}
+
+/// From now on reorder windows are so long where no other is set.
+pub(crate) fn set_longest_window(window: Ns) {
+    LONGEST_WINDOW.set(window);
 }
 
 fn tables() -> [&'static Table; 2] {
@@ -92,7 +99,7 @@ pub(crate) fn reset() {
 }
 
 /// Cycles of one step of [`Platform::compute`].
-const STEP_CYCLES: u64 = 6;
+pub(crate) const STEP_CYCLES: u64 = 6;
 
 fn until(deadline: Deadline) -> Ps {
     deadline.at.saturating_mul(1000)
@@ -217,7 +224,7 @@ impl Platform for Sim {
 
     fn reorder_window() -> Ns {
         let thread = engine::current() as usize;
-        WINDOWS.with_borrow(|windows| windows.get(thread).copied().flatten()).unwrap_or(LONGEST)
+        WINDOWS.with_borrow(|windows| windows.get(thread).copied().flatten()).unwrap_or(LONGEST_WINDOW.get())
     }
 
     fn compute(steps: u64) {

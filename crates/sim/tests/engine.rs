@@ -139,6 +139,56 @@ fn a_deadlock_is_reported_with_what_each_thread_waits_for() {
     assert!(count(&machine, &Direct::<Sim, Ticket<Sim>>::new(), 3).unwrap() > 0);
 }
 
+/// A word in a line of its own.
+#[repr(align(128))]
+struct Alone(<Sim as Platform>::U32);
+
+/// A lock that sleeps until it is free, and wakes nobody.
+struct NeverWakes(Alone);
+
+impl Mutex for NeverWakes {
+    type Thread = ();
+    fn thread(&self) {}
+    fn lock(&self, (): &mut ()) {
+        while self.0 .0.swap(1, Relaxed) != 0 {
+            Sim::park(&self.0 .0, 1, None);
+        }
+    }
+    fn unlock(&self, (): &mut ()) {
+        self.0 .0.store(0, Relaxed);
+    }
+}
+
+#[test]
+fn a_lost_wake_up_is_a_deadlock_of_parked_threads() {
+    let machine = machine("apple-m1", &[]);
+    let lock = NeverWakes(Alone(AtomicInt::new(0)));
+    let Err(Stuck::Deadlock(threads)) = count(&machine, &lock, 3) else { panic!("not a deadlock") };
+    assert!(!threads.is_empty() && threads.len() < 3, "one ended: {threads:?}");
+    assert!(threads.iter().all(|line| line.contains("is parked at") && line.contains("engine.rs:")), "{threads:?}");
+}
+
+/// A lock whose threads never stop asking, by themselves and not by `spin_map`: it was never free.
+struct AlwaysAsks(Alone);
+
+impl Mutex for AlwaysAsks {
+    type Thread = ();
+    fn thread(&self) {}
+    fn lock(&self, (): &mut ()) {
+        while self.0 .0.load(Relaxed) != 0 {}
+    }
+    fn unlock(&self, (): &mut ()) {}
+}
+
+#[test]
+fn threads_that_go_on_for_ever_are_a_livelock() {
+    let machine = machine("apple-m1", &[]);
+    let lock = AlwaysAsks(Alone(AtomicInt::new(1)));
+    let Err(Stuck::Livelock(threads)) = count(&machine, &lock, 2) else { panic!("not a livelock") };
+    assert_eq!(threads.len(), 2);
+    assert!(threads.iter().all(|line| line.contains("on CPU")), "{threads:?}");
+}
+
 #[test]
 fn waiting_for_ever_by_the_clock_is_found_too() {
     let machine = machine("apple-m1", &[("scheduler.patience", "true")]);
@@ -158,20 +208,54 @@ fn a_little_core_computes_more_slowly() {
     assert!((1990..2010).contains(&(1000 * times[7] / times[0])), "{times:?}");
 }
 
-#[test]
-fn threads_share_a_cpu_in_slices() {
-    let machine = machine("apple-m1", &[("scheduler.slice", "1e6")]);
+/// When each of 16 threads on 8 CPUs has done `work`, ns from the start; they start together.
+fn ends_of_sixteen(work: impl Fn() + Sync) -> Vec<u64> {
+    let changes = [("scheduler.slice", "1e6"), ("scheduler.start", "0"), ("kind.little.speed", "1")];
+    let machine = machine("apple-m1", &changes);
     let crew = Simulated::new(&machine, 1);
     let ends = attempt(|| {
-        gather(&crew, 16, Timing::lasting(1_000_000), |_| {
-            Sim::keep_busy(10_000_000);
+        let timing = Timing::lasting(1_000_000);
+        gather(&crew, 16, timing, |_| {
+            work();
             now()
         })
         .0
     });
-    let ends = ends.unwrap();
-    // Two threads of 10 ms on each CPU: both end near 20 ms, a few switches later.
+    ends.unwrap()
+}
+
+#[test]
+fn threads_share_a_cpu_in_slices() {
+    // A step takes 6 cycles of 0.3125 ns. Two threads of 10 ms on each CPU: both end near 20 ms, a few switches later.
+    let ends = ends_of_sixteen(|| Sim::compute(10_000_000 * 1000 / 1875));
     assert!(ends.iter().all(|end| (18_900_000..20_500_000).contains(end)), "{ends:?}");
+}
+
+#[test]
+fn who_waits_for_the_clock_needs_no_cpu_for_it() {
+    let ends = ends_of_sixteen(|| Sim::keep_busy(10_000_000));
+    assert!(ends.iter().all(|end| (10_000_000..11_500_000).contains(end)), "{ends:?}");
+}
+
+#[test]
+fn a_condition_that_yields_does_so_again_and_again() {
+    // Both threads are on one CPU: the first waits, by yields, for the second, which computes for less than a slice.
+    let machine = machine("apple-m1", &[("scheduler.start", "0"), ("scheduler.slice", "1e9")]);
+    let done = <Sim as Platform>::U32::new(0);
+    let times = on_threads(&machine, 16, |number| {
+        if number == 8 {
+            Sim::compute(10_000);
+            done.store(1, Relaxed);
+        } else if number == 0 {
+            Sim::spin_map(|| {
+                Sim::yield_cpu();
+                (done.load(Relaxed) != 0).then_some(())
+            });
+        }
+        now()
+    });
+    let times = times.unwrap();
+    assert!(times[0] < 1_000_000 && times[8] < 1_000_000, "{times:?}");
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn wrong_files_are_refused_by_name_and_key() {
         ("sockets = 1", "sockets = 0", "a level with nothing in it"),
         ("node = 144", "", "latency.node is missing: there are cores that far apart"),
         ("little = 53", "", "latency.cluster.little is missing"),
-        ("stream = ", "stream = 1", "core.stream is 1"),
+        ("stream = 0.2 ", "stream = 1.2 ", "core.stream is 1.2"),
         ("slice = 3e6", "slice = 3", "scheduler.slice is 3, under 1000 ns"),
         ("hold = 3", "hold = -3", "fabric.hold is -3, not in 0 to"),
         ("[core]", "[cores]", "unknown field `cores`"),

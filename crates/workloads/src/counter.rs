@@ -1,16 +1,19 @@
 //! Threads that count under one lock: the lock alone, or with a computation inside and outside (`oversub`, where there are
 //! more threads than CPUs).
 
-use crate::crew::{gather, Crew, Phase, Timing};
-use crate::lines::{check, lines};
-use crate::record::{Baton, Detail, Record};
+use crate::crew::{Crew, Timing};
+use crate::lines::{check, lines, Line};
+use crate::record::Detail;
 use crate::report::Report;
-use crate::{section, Mutex};
+use crate::section::{self, Round};
+use crate::Mutex;
 use lockswap_platform::Platform;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What to run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "CounterConfig", deny_unknown_fields)]
 pub struct Config {
     /// Threads that compete.
     pub threads: usize,
@@ -38,36 +41,38 @@ impl Config {
     }
 }
 
+/// What one thread does.
+struct Counting<'a, P: Platform> {
+    line: &'a Line<P>,
+    inside: u64,
+    outside: u64,
+}
+
+impl<P: Platform> Round for Counting<'_, P> {
+    #[inline]
+    fn inside(&mut self) -> u64 {
+        self.line.increment();
+        P::compute(self.inside);
+        1
+    }
+
+    #[inline]
+    fn outside(&mut self) {
+        P::compute(self.outside);
+    }
+}
+
 /// Runs the workload on `mutex`. The times are waits for the lock.
 ///
 /// # Panics
 /// If an increment was lost, which means that the lock did not exclude; if there are no threads.
 pub fn run<P: Platform, M: Mutex>(config: &Config, crew: &dyn Crew, mutex: &M) -> Report {
     let shared = lines::<P>(1);
-    let baton = Baton::default();
-    let classes = section::classes(config.detail);
-    let (records, elapsed) = gather(crew, config.threads, config.timing, |member| {
-        let mut me = mutex.thread();
-        let mut record = Record::new(member, classes.len());
-        let (inside, outside) = (member.paced(config.inside), member.paced(config.outside));
-        loop {
-            let seen = member.signal.phase();
-            if seen == Phase::Stop {
-                return record;
-            }
-            section::operation::<P, M>(
-                (mutex, &mut me),
-                (crew, member, seen),
-                (config.detail, &baton),
-                &mut record,
-                || {
-                    shared[0].increment();
-                    P::compute(inside);
-                },
-            );
-            record.made += 1;
-            P::compute(outside);
-        }
+    let plan = (config.threads, config.timing, config.detail);
+    let (records, _, elapsed) = section::rounds::<P, M, _>(mutex, crew, plan, |member| Counting {
+        line: &shared[0],
+        inside: member.paced(config.inside),
+        outside: member.paced(config.outside),
     });
     check(&records, &shared);
     Report::new(&records, elapsed, section::about(config.detail))

@@ -2,11 +2,15 @@
 
 use crate::random::Random;
 use lockswap_platform::{CoreKind, Ns};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::sync::Mutex;
 
 /// How long a run takes, ns of the platform's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Timing {
     /// Time before the measurement.
     pub warm_up: Ns,
@@ -35,22 +39,47 @@ pub enum Phase {
 /// Tells the threads of a run in which phase it is. It is written twice, so reading it costs nothing.
 #[derive(Default)]
 #[repr(align(128))]
-pub struct Signal(AtomicU32);
+pub struct Signal {
+    phase: AtomicU32,
+    /// When the measurement began, and when it ended.
+    times: [AtomicU64; 2],
+}
 
 impl Signal {
     /// The phase.
     #[inline]
     pub fn phase(&self) -> Phase {
-        match self.0.load(Relaxed) {
+        Self::named(self.phase.load(Relaxed))
+    }
+
+    fn named(number: u32) -> Phase {
+        match number {
             0 => Phase::WarmUp,
             1 => Phase::Measure,
             _ => Phase::Stop,
         }
     }
 
-    /// Begins the next phase.
-    pub fn advance(&self) {
-        self.0.fetch_add(1, Relaxed);
+    /// Begins the next phase, at the time `now` of the platform's clock.
+    pub fn advance(&self, now: Ns) {
+        if let Some(time) = self.times.get(self.phase.load(Relaxed) as usize) {
+            time.store(now, Relaxed);
+        }
+        // ORDER(phase): Release pairs with the Acquire in `measured`; publishes the time.
+        self.phase.fetch_add(1, Release);
+    }
+
+    /// How much of the time from `asked` to `entered`, which is now, lies within the measurement.
+    #[inline]
+    pub fn measured(&self, asked: Ns, entered: Ns) -> Ns {
+        // ORDER(phase): Acquire pairs with the Release in `advance`; the times of this phase are there.
+        let phase = Self::named(self.phase.load(Acquire));
+        if phase == Phase::WarmUp {
+            return 0;
+        }
+        let [began, ended] = &self.times;
+        let until = if phase == Phase::Stop { entered.min(ended.load(Relaxed)) } else { entered };
+        until.saturating_sub(asked.max(began.load(Relaxed)))
     }
 }
 
@@ -124,4 +153,22 @@ pub fn gather<R: Send>(
     });
     let results = results.into_inner().expect("no thread panicked");
     (results.into_iter().map(|result| result.expect("every thread has returned")).collect(), elapsed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_counts_as_far_as_it_lies_within_the_measurement() {
+        let signal = Signal::default();
+        assert_eq!((signal.phase(), signal.measured(10, 90)), (Phase::WarmUp, 0));
+        signal.advance(100);
+        assert_eq!(signal.phase(), Phase::Measure);
+        assert_eq!([signal.measured(10, 130), signal.measured(110, 130), signal.measured(90, 99)], [30, 20, 0]);
+        signal.advance(200);
+        assert_eq!(signal.phase(), Phase::Stop);
+        let spans = [(10, 900), (150, 900), (150, 160), (210, 900)];
+        assert_eq!(spans.map(|(asked, entered)| signal.measured(asked, entered)), [100, 50, 10, 0]);
+    }
 }

@@ -4,7 +4,9 @@
 //!
 //! [`Config`] has the paper's six benchmarks as presets. Deviation: the paper's threads execute `nop` instructions between
 //! epochs; here they compute ([`Platform::compute`]), one step for 48 instructions, since the paper's machine decodes 8 in a
-//! cycle and a step takes 6 cycles. The paper does not tell the lengths of the 4 sections.
+//! cycle and a step takes 6 cycles. The paper does not tell the lengths of the 4 sections. In bench 2
+//! longer epochs touch the same lines more often, where the paper's touch more lines; in bench 3 `long` is the percentage of
+//! long epochs, because the paper's text says both that and the opposite.
 
 use crate::crew::{gather, Crew, Member, Phase, Timing};
 use crate::lines::{check, lines, touch, Line};
@@ -14,6 +16,7 @@ use crate::report::{About, Report};
 use crate::section::now;
 use crate::{section, Mutex};
 use lockswap_platform::{Ns, Platform};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How an epoch is told to the lock.
@@ -25,11 +28,14 @@ pub trait Annotate: Sync {
 /// The epoch's number in the annotations.
 pub const EPOCH: i32 = 1;
 
+/// `nop` instructions that take as long as a step.
+const NOPS: u64 = 48;
+
 /// Steps for the paper's 600 * 2^7 `nop` instructions.
-const BETWEEN: u64 = 600 * 128 / 48;
+const BETWEEN: u64 = 600 * 128 / NOPS;
 
 /// How long epochs are: the factor is on the lines that they touch, and on the steps that they compute inside.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Length {
     /// All alike.
@@ -37,17 +43,13 @@ pub enum Length {
     /// Changes five times in a run: as usual for 100 of 350 parts of it, then 128 times, usual for 50, each by chance 1 to
     /// 128 times for 50, 1024 times for the last 50 (bench 2).
     Phases,
-    /// This percentage of the epochs, by chance, takes `factor` times the steps (bench 3).
-    Mixed {
-        /// Percentage of the long ones.
-        long_percent: u32,
-        /// How many times the steps of a short one.
-        factor: u64,
-    },
+    /// Some of the epochs, by chance, take more steps: `long` and `factor` of [`Config`] (bench 3).
+    Mixed,
 }
 
 /// What to run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "EpochsConfig", deny_unknown_fields)]
 pub struct Config {
     /// Threads.
     pub threads: usize,
@@ -63,8 +65,15 @@ pub struct Config {
     pub between: u64,
     /// How the lengths vary.
     pub length: Length,
+    /// Percentage of long epochs, where lengths are mixed.
+    pub long: u32,
+    /// How many times the steps of a short epoch a long one takes.
+    pub factor: u64,
     /// The target, ns; without one, epochs are not annotated, and a reorderable lock uses its largest window.
     pub slo: Option<Ns>,
+    /// The largest reorder window, ns; without one, the lock's own. Without a target it is the window of all, as in the
+    /// paper's LibASL-OPT.
+    pub window: Option<Ns>,
     /// What is noted about each critical section.
     pub detail: Detail,
 }
@@ -80,7 +89,10 @@ impl Config {
             inside: 0,
             between: BETWEEN,
             length: Length::Constant,
+            long: 0,
+            factor: 100,
             slo: None,
+            window: None,
             detail: Detail::Counts,
         }
     }
@@ -92,9 +104,13 @@ impl Config {
     }
 
     /// Bench 3: short and long epochs, the long ones 100 times.
-    pub fn mixed(threads: usize, long_percent: u32) -> Self {
-        let length = Length::Mixed { long_percent, factor: 100 };
-        Self { length, inside: 1, slo: Some(100_000), ..Self::contended(threads) }
+    pub fn mixed(threads: usize, long: u32) -> Self {
+        Self { length: Length::Mixed, long, inside: 1, slo: Some(100_000), ..Self::contended(threads) }
+    }
+
+    /// Bench 4, which is set up as the paper's figure 4: one lock, one section of 64 lines, 1600 `nop` instructions between.
+    pub fn scalability(threads: usize) -> Self {
+        Self { locks: 1, sections: vec![64], between: 1600 / NOPS, ..Self::contended(threads) }
     }
 
     /// Bench 5: one lock, one section of 2 lines, `between` steps of pause, no targets.
@@ -106,7 +122,7 @@ impl Config {
         match self.length {
             Length::Constant => &[""],
             Length::Phases => &["", "1x", "128x", "1x-again", "random", "1024x"],
-            Length::Mixed { .. } => &["", "short", "long"],
+            Length::Mixed => &["", "short", "long"],
         }
     }
 }
@@ -133,17 +149,17 @@ struct Extent {
 }
 
 impl Extent {
-    fn draw(length: &Length, random: &mut Random, part: impl FnOnce() -> f64) -> Self {
-        match length {
+    fn draw(config: &Config, random: &mut Random, part: impl FnOnce() -> f64) -> Self {
+        match config.length {
             Length::Constant => Extent { lines: 1, steps: 1, class: 0 },
             Length::Phases => {
                 let (class, factor) = phase(part());
                 let factor = factor.unwrap_or_else(|| 1 + u64::from(random.below(128)));
                 Extent { lines: factor, steps: factor, class }
             }
-            Length::Mixed { long_percent, factor } => {
-                let long = random.below(100) < *long_percent;
-                let steps = if long { *factor } else { 1 };
+            Length::Mixed => {
+                let long = random.below(100) < config.long;
+                let steps = if long { config.factor } else { 1 };
                 Extent { lines: 1, steps, class: if long { 2 } else { 1 } }
             }
         }
@@ -173,6 +189,7 @@ impl<P: Platform, M: Mutex> Shared<'_, P, M> {
                 touch(lines, touches);
                 P::compute(steps);
             });
+            record.waited += noted.measured;
             if seen == Phase::Measure {
                 noted.count(self.crew, record);
             }
@@ -205,7 +222,7 @@ pub fn run<P: Platform, M: Mutex>(config: &Config, crew: &dyn Crew, mutexes: &[M
             }
             let start = now::<P>();
             let part = || (start - began) as f64 / (config.timing.warm_up + config.timing.duration) as f64;
-            let extent = Extent::draw(&config.length, &mut random, part);
+            let extent = Extent::draw(config, &mut random, part);
             let mut pass = || {
                 shared.pass(&mut me, member, seen, &extent, &mut record);
                 now::<P>() - start

@@ -2,12 +2,13 @@
 
 use crate::affinity;
 use crate::crew::{Crew, Member, Place, Signal, Timing};
-use lockswap_platform::{CoreKind, Native, Ns, Platform};
+use lockswap_platform::{Clock, CoreKind, Native, Ns, Platform};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 /// A place for a thread.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Seat {
     /// The CPU.
     pub cpu: usize,
@@ -51,9 +52,9 @@ impl Crew for Hardware {
             start.wait();
             std::thread::sleep(Duration::from_nanos(timing.warm_up));
             let began = Instant::now();
-            signal.advance();
+            signal.advance(Native::now(Clock::Monotonic));
             std::thread::sleep(Duration::from_nanos(timing.duration));
-            signal.advance();
+            signal.advance(Native::now(Clock::Monotonic));
             began.elapsed().as_nanos() as Ns
         })
     }

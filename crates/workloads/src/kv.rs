@@ -5,15 +5,19 @@
 //! Deviation from the paper: the nodes live in one array indexed by the key, so that no allocator lock is measured.
 
 use crate::avl::Avl;
-use crate::crew::{gather, Crew, Phase, Timing};
-use crate::record::{Baton, Detail, Record};
+use crate::crew::{Crew, Timing};
+use crate::random::Random;
+use crate::record::Detail;
 use crate::report::Report;
-use crate::{section, Mutex};
+use crate::section::{self, Round};
+use crate::Mutex;
 use lockswap_platform::Platform;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What to run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "KvConfig", deny_unknown_fields)]
 pub struct Config {
     /// Threads that operate on the map.
     pub threads: usize,
@@ -22,7 +26,7 @@ pub struct Config {
     /// Keys are drawn from `0..keys`; less than 2^32.
     pub keys: u64,
     /// Share of inserts and removes among the operations, percent.
-    pub update_percent: u32,
+    pub updates: u32,
     /// Steps that the holder computes besides; for a simulated machine, which does not count instructions.
     pub inside: u64,
     /// External work: steps that a thread computes between two operations, outside the lock ([`Platform::compute`]).
@@ -36,23 +40,64 @@ impl Config {
     /// operation does, so that a lock cannot win merely by letting one thread keep it; the paper has none.
     pub const fn new(threads: usize) -> Self {
         let timing = Timing::lasting(500_000_000);
-        Self { threads, timing, keys: 1024, update_percent: 20, inside: 0, external: 32, detail: Detail::Counts }
+        Self { threads, timing, keys: 1024, updates: 20, inside: 0, external: 32, detail: Detail::Counts }
     }
 }
 
-struct Tally {
-    record: Record,
+/// What one thread does, and what became of it.
+struct Using<'a, P: Platform> {
+    tree: &'a Avl<P>,
+    keys: u32,
+    updates: u32,
+    /// The operation itself is the same on every CPU; a slower one repeats the lookup.
+    lookups: u64,
+    inside: u64,
+    external: u64,
+    random: Random,
+    /// The next operation's key and kind.
+    next: (u32, u32),
     inserted: u64,
     removed: u64,
+}
+
+impl<P: Platform> Using<'_, P> {
+    fn draw(&mut self) {
+        self.next = (self.random.below(self.keys), self.random.below(200));
+    }
+}
+
+impl<P: Platform> Round for Using<'_, P> {
+    #[inline]
+    fn inside(&mut self) -> u64 {
+        let (key, choice) = self.next;
+        if choice < self.updates {
+            self.inserted += u64::from(self.tree.insert(key, choice as usize));
+        } else if choice < 2 * self.updates {
+            self.removed += u64::from(self.tree.remove(key));
+        } else {
+            std::hint::black_box(self.tree.get(key));
+        }
+        for _ in 1..self.lookups {
+            std::hint::black_box(self.tree.get(key));
+        }
+        P::compute(self.inside);
+        0
+    }
+
+    #[inline]
+    fn outside(&mut self) {
+        P::compute(self.external);
+        self.draw();
+    }
 }
 
 /// Runs the workload on `mutex`. The times are waits for the lock.
 ///
 /// # Panics
 /// If the map's contents do not match the operations, which means that the lock did not exclude; if `keys` or
-/// `update_percent` is out of range; if there are no threads.
+/// `updates` is out of range; if there are no threads.
 pub fn run<P: Platform, M: Mutex>(config: &Config, crew: &dyn Crew, mutex: &M) -> Report {
-    assert!(config.update_percent <= 100, "update_percent is {}, over 100", config.update_percent);
+    assert!(config.updates <= 100, "updates is {}, over 100", config.updates);
     assert!((1..u64::from(u32::MAX)).contains(&config.keys), "keys is {}, not in 1..2^32-1", config.keys);
     let keys = config.keys as u32;
     let tree = Avl::<P>::new(keys);
@@ -60,46 +105,29 @@ pub fn run<P: Platform, M: Mutex>(config: &Config, crew: &dyn Crew, mutex: &M) -
         tree.insert(key, 0);
     }
     let initial = tree.size();
-    let baton = Baton::default();
-    let classes = section::classes(config.detail);
-
-    let (tallies, elapsed) = gather(crew, config.threads, config.timing, |member| {
-        let mut me = mutex.thread();
-        let mut random = member.random();
-        let mut tally = Tally { record: Record::new(member, classes.len()), inserted: 0, removed: 0 };
-        // The operation itself is the same on every CPU; a slower one repeats the lookup.
-        let (lookups, inside, external) = (member.paced(1), member.paced(config.inside), member.paced(config.external));
-        loop {
-            let seen = member.signal.phase();
-            if seen == Phase::Stop {
-                return tally;
-            }
-            let key = random.below(keys);
-            let choice = random.below(200);
-            let Tally { record, inserted, removed } = &mut tally;
-            section::operation::<P, M>((mutex, &mut me), (crew, member, seen), (config.detail, &baton), record, || {
-                if choice < config.update_percent {
-                    *inserted += u64::from(tree.insert(key, choice as usize));
-                } else if choice < 2 * config.update_percent {
-                    *removed += u64::from(tree.remove(key));
-                } else {
-                    std::hint::black_box(tree.get(key));
-                }
-                for _ in 1..lookups {
-                    std::hint::black_box(tree.get(key));
-                }
-                P::compute(inside);
-            });
-            P::compute(external);
-        }
+    let plan = (config.threads, config.timing, config.detail);
+    let (records, threads, elapsed) = section::rounds::<P, M, _>(mutex, crew, plan, |member| {
+        let mut using = Using {
+            tree: &tree,
+            keys,
+            updates: config.updates,
+            lookups: member.paced(1),
+            inside: member.paced(config.inside),
+            external: member.paced(config.external),
+            random: member.random(),
+            next: (0, 0),
+            inserted: 0,
+            removed: 0,
+        };
+        using.draw();
+        using
     });
 
-    let inserted = tallies.iter().map(|tally| tally.inserted).sum();
-    let removed = tallies.iter().map(|tally| tally.removed).sum();
+    let inserted = threads.iter().map(|thread| thread.inserted).sum();
+    let removed = threads.iter().map(|thread| thread.removed).sum();
     if let Err(message) = check(initial, inserted, removed, tree.size(), tree.check()) {
         panic!("the lock did not exclude: {message}");
     }
-    let records: Vec<Record> = tallies.into_iter().map(|tally| tally.record).collect();
     Report::new(&records, elapsed, section::about(config.detail))
 }
 
@@ -131,7 +159,7 @@ mod tests {
     #[test]
     fn four_threads_pass_the_check_and_all_work() {
         let mutex = pthread::Mutex::new(pthread::Kind::Normal);
-        let report = run_on(&Config { update_percent: 100, external: 0, ..short(4) }, &*mutex);
+        let report = run_on(&Config { updates: 100, external: 0, ..short(4) }, &*mutex);
         assert_eq!(report.per_thread.len(), 4);
         assert_eq!(report.per_thread.iter().map(|thread| thread.ops).sum::<u64>(), report.ops);
         assert!(report.ops > 1000, "{report:?}");
@@ -140,8 +168,8 @@ mod tests {
 
     #[test]
     fn a_spinlock_and_odd_sizes_work_too() {
-        run_on(&Config { keys: 1, update_percent: 50, ..short(2) }, &*pthread::Spin::new());
-        run_on(&Config { keys: 7, update_percent: 0, detail: Detail::Handoffs, ..short(1) }, &*pthread::Spin::new());
+        run_on(&Config { keys: 1, updates: 50, ..short(2) }, &*pthread::Spin::new());
+        run_on(&Config { keys: 7, updates: 0, detail: Detail::Handoffs, ..short(1) }, &*pthread::Spin::new());
     }
 
     #[test]
@@ -163,7 +191,7 @@ mod tests {
             fn lock(&self, (): &mut ()) {}
             fn unlock(&self, (): &mut ()) {}
         }
-        let config = Config { update_percent: 100, external: 0, ..short(4) };
+        let config = Config { updates: 100, external: 0, ..short(4) };
         // One run is enough in practice; on a single CPU it takes a preemption within an update.
         let caught = (0..40).any(|_| {
             let config = config.clone();

@@ -17,6 +17,7 @@ pub mod crew;
 pub mod direct;
 pub mod epochs;
 pub mod hardware;
+pub mod invalid;
 pub mod kv;
 mod lines;
 pub mod micro;
@@ -29,6 +30,9 @@ pub mod record;
 pub mod report;
 mod section;
 pub mod torture;
+pub mod workload;
+
+use std::ops::Deref;
 
 /// A mutual-exclusion lock as the workloads use it.
 ///
@@ -55,4 +59,20 @@ pub trait ReadWrite: Sync {
     fn write(&self);
     /// Gives up what `write` acquired.
     fn unlock_write(&self);
+}
+
+/// What points at a read-write lock is one.
+impl<L: Deref<Target: ReadWrite> + Sync> ReadWrite for L {
+    fn read(&self) {
+        (**self).read();
+    }
+    fn unlock_read(&self) {
+        (**self).unlock_read();
+    }
+    fn write(&self) {
+        (**self).write();
+    }
+    fn unlock_write(&self) {
+        (**self).unlock_write();
+    }
 }

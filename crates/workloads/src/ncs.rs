@@ -1,19 +1,26 @@
 //! A shared array in the critical section, and a timed non-critical section (Lo, Chen, Cheng, Wu, Shih: RON, OSDI 2023,
 //! algorithm 4).
 //!
-//! Deviations from the paper: it does not say how long the array is, here it is a parameter; the length of a non-critical
-//! section is drawn once, not at each look at the clock, which would make it shorter than stated.
+//! Deviations from the paper: its array has 100 numbers in "2 cache lines", here the lines are a parameter; the length of a
+//! non-critical section is drawn once, not at each look at the clock, which would make it shorter than stated.
 
-use crate::crew::{gather, Crew, Phase, Timing};
-use crate::lines::{check, lines, touch};
-use crate::record::{Baton, Detail, Record};
+use crate::crew::{Crew, Timing};
+use crate::lines::{check, lines, touch, Line};
+use crate::random::Random;
+use crate::record::Detail;
 use crate::report::Report;
-use crate::{section, Mutex};
+use crate::section::{self, Round};
+use crate::Mutex;
 use lockswap_platform::{Ns, Platform};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Steps for 100 increments, a cycle each: the paper's array.
+pub const INSIDE: u64 = 17;
+
 /// What to run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "NcsConfig", deny_unknown_fields)]
 pub struct Config {
     /// Threads.
     pub threads: usize,
@@ -21,10 +28,46 @@ pub struct Config {
     pub timing: Timing,
     /// Lines of the array; every critical section increments each. 0: the lock alone, as in figure 8.
     pub lines: usize,
+    /// Steps that the holder computes, besides.
+    pub inside: u64,
     /// Length of the non-critical section, ns; each is 0.85 to 1.15 times as long.
     pub ncs: Ns,
     /// What is noted.
     pub detail: Detail,
+}
+
+impl Config {
+    /// The paper's figure 10: 10 us between two critical sections. Two lines are a guess.
+    pub const fn new(threads: usize) -> Self {
+        let (timing, detail) = (Timing::lasting(200_000_000), Detail::Handoffs);
+        Self { threads, timing, lines: 2, inside: INSIDE, ncs: 10_000, detail }
+    }
+}
+
+/// What one thread does.
+struct Sharing<'a, P: Platform> {
+    lines: &'a [Line<P>],
+    touches: u64,
+    inside: u64,
+    ncs: Ns,
+    random: Random,
+}
+
+impl<P: Platform> Round for Sharing<'_, P> {
+    #[inline]
+    fn inside(&mut self) -> u64 {
+        touch(self.lines, self.touches);
+        P::compute(self.inside);
+        self.touches * u64::from(!self.lines.is_empty())
+    }
+
+    #[inline]
+    fn outside(&mut self) {
+        if self.ncs > 0 {
+            // Thousandths, 850 to 1150.
+            P::keep_busy(self.ncs * u64::from(850 + self.random.below(301)) / 1000);
+        }
+    }
 }
 
 /// Runs the workload on `mutex`. The times are waits for the lock.
@@ -33,31 +76,13 @@ pub struct Config {
 /// If an increment was lost, which means that the lock did not exclude; if there are no threads.
 pub fn run<P: Platform, M: Mutex>(config: &Config, crew: &dyn Crew, mutex: &M) -> Report {
     let shared = lines::<P>(config.lines);
-    let baton = Baton::default();
-    let classes = section::classes(config.detail);
-    let (records, elapsed) = gather(crew, config.threads, config.timing, |member| {
-        let mut me = mutex.thread();
-        let mut record = Record::new(member, classes.len());
-        let mut random = member.random();
-        let (touches, ncs) = (member.paced(config.lines as u64), member.paced(config.ncs));
-        loop {
-            let seen = member.signal.phase();
-            if seen == Phase::Stop {
-                return record;
-            }
-            section::operation::<P, M>(
-                (mutex, &mut me),
-                (crew, member, seen),
-                (config.detail, &baton),
-                &mut record,
-                || touch(&shared, touches),
-            );
-            record.made += touches * u64::from(config.lines > 0);
-            if ncs > 0 {
-                // Thousandths, 850 to 1150.
-                P::keep_busy(ncs * u64::from(850 + random.below(301)) / 1000);
-            }
-        }
+    let plan = (config.threads, config.timing, config.detail);
+    let (records, _, elapsed) = section::rounds::<P, M, _>(mutex, crew, plan, |member| Sharing {
+        lines: &shared,
+        touches: member.paced(config.lines as u64),
+        inside: member.paced(config.inside),
+        ncs: member.paced(config.ncs),
+        random: member.random(),
     });
     check(&records, &shared);
     Report::new(&records, elapsed, section::about(config.detail))
@@ -74,7 +99,7 @@ mod tests {
     fn two_threads_wait_for_each_other_more_often_with_a_shorter_pause() {
         let mutex = PthreadMutex::new(Kind::Normal);
         let timing = Timing::lasting(50_000_000);
-        let config = |ncs, lines| Config { threads: 2, timing, lines, ncs, detail: Detail::Handoffs };
+        let config = |ncs, lines| Config { threads: 2, timing, lines, inside: 0, ncs, detail: Detail::Handoffs };
         let long = run::<Native, _>(&config(20_000, 2), &Hardware::default(), &*mutex);
         assert!(long.ops > 0 && long.round_ns > 17_000.0, "{long:?}");
         let short = run::<Native, _>(&config(0, 64), &Hardware::default(), &*mutex);

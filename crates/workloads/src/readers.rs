@@ -8,17 +8,19 @@ use crate::report::{About, Report};
 use crate::section::now;
 use crate::ReadWrite;
 use lockswap_platform::Platform;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What to run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ReadersConfig", deny_unknown_fields)]
 pub struct Config {
     /// Threads, each of which reads and writes.
     pub threads: usize,
     /// How long.
     pub timing: Timing,
     /// Share of the operations that read, percent.
-    pub read_percent: u32,
+    pub reads: u32,
     /// Lines of the array, at least 1.
     pub lines: usize,
     /// Steps that a reader computes inside.
@@ -33,7 +35,7 @@ impl Config {
     /// Nine reads for a write, about 50 ns inside and 200 ns outside, on 4 lines; for half a second.
     pub const fn new(threads: usize) -> Self {
         let timing = Timing::lasting(500_000_000);
-        Self { threads, timing, read_percent: 90, lines: 4, reading: 32, writing: 32, outside: 128 }
+        Self { threads, timing, reads: 90, lines: 4, reading: 32, writing: 32, outside: 128 }
     }
 }
 
@@ -44,9 +46,9 @@ const WRITE: usize = 2;
 ///
 /// # Panics
 /// If a reader saw what a writer had half done, or an increment was lost, which means that the lock did not exclude; if
-/// there are no threads or lines, or `read_percent` is over 100.
+/// there are no threads or lines, or `reads` is over 100.
 pub fn run<P: Platform, L: ReadWrite>(config: &Config, crew: &dyn Crew, lock: &L) -> Report {
-    assert!(config.read_percent <= 100, "read_percent is {}, over 100", config.read_percent);
+    assert!(config.reads <= 100, "reads is {}, over 100", config.reads);
     assert!(config.lines > 0, "an array without a line");
     let shared = lines::<P>(config.lines);
     let classes = &["", "read", "write"];
@@ -59,32 +61,32 @@ pub fn run<P: Platform, L: ReadWrite>(config: &Config, crew: &dyn Crew, lock: &L
             if seen == Phase::Stop {
                 return record;
             }
-            let reads = random.below(100) < config.read_percent;
+            let is_read = random.below(100) < config.reads;
             let asked = now::<P>();
-            let entered = if reads {
+            let (entered, measured) = if is_read {
                 lock.read();
                 let entered = now::<P>();
+                let measured = member.signal.measured(asked, entered);
                 assert!(alike(&shared), "the lock did not exclude: a reader saw a half-done write");
                 P::compute(work[0]);
                 lock.unlock_read();
-                entered
+                (entered, measured)
             } else {
                 lock.write();
                 let entered = now::<P>();
+                let measured = member.signal.measured(asked, entered);
                 touch(&shared, shared.len() as u64);
                 P::compute(work[1]);
                 lock.unlock_write();
                 record.made += shared.len() as u64;
-                entered
+                (entered, measured)
             };
-            if seen == Phase::Measure {
+            if seen == Phase::Measure || measured > 0 {
                 record.time(0, entered - asked);
-                record.time(if reads { READ } else { WRITE }, entered - asked);
-                if member.signal.phase() == Phase::Measure {
-                    record.ops += 1;
-                    record.waited += entered - asked;
-                }
+                record.time(if is_read { READ } else { WRITE }, entered - asked);
             }
+            record.waited += measured;
+            record.ops += u64::from(seen == Phase::Measure && member.signal.phase() == Phase::Measure);
             P::compute(work[2]);
         }
     });
@@ -114,7 +116,7 @@ mod tests {
         let [all, reads, writes] = ["all", "read", "write"].map(|class| report.latency[class].count);
         assert_eq!(reads + writes, all);
         assert!(report.ops > 100 && (0.8..0.97).contains(&(reads as f64 / all as f64)), "{reads} of {all}");
-        let only = run::<Native, _>(&Config { read_percent: 0, ..short(2) }, &Hardware::default(), &*RwLock::new());
+        let only = run::<Native, _>(&Config { reads: 0, ..short(2) }, &Hardware::default(), &*RwLock::new());
         assert_eq!(only.latency["read"].count, 0);
     }
 
@@ -127,7 +129,7 @@ mod tests {
             fn write(&self) {}
             fn unlock_write(&self) {}
         }
-        let config = Config { read_percent: 50, outside: 0, lines: 64, ..short(4) };
+        let config = Config { reads: 50, outside: 0, lines: 64, ..short(4) };
         let caught = (0..40).any(|_| {
             let config = config.clone();
             let crew = Hardware::default();

@@ -3,6 +3,8 @@
 use crate::crew::{Crew, Member};
 use hdrhistogram::Histogram;
 use lockswap_platform::{CoreKind, Ns, Platform};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The longest time that a histogram tells from longer ones, ns.
@@ -17,7 +19,7 @@ pub fn histogram() -> Histogram<u64> {
 }
 
 /// How much is noted about each acquisition of the lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Detail {
     /// That there was one.
@@ -38,7 +40,7 @@ pub struct Record {
     pub made: u64,
     /// Operations that began and ended within the measured time.
     pub ops: u64,
-    /// Time that the measured operations waited for the lock, ns.
+    /// Time in the measurement that was spent waiting for the lock, ns.
     pub waited: Ns,
     /// Times by class; the workload says what is timed and how the classes are called.
     pub times: Vec<Histogram<u64>>,

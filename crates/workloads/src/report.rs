@@ -5,12 +5,13 @@
 use crate::record::{Handoffs, Record};
 use hdrhistogram::Histogram;
 use lockswap_platform::{CoreKind, Ns};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// What a run gave. Times are in ns.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     /// Threads.
     pub threads: usize,
@@ -19,42 +20,47 @@ pub struct Report {
     /// Operations within it.
     pub ops: u64,
     /// Operations per second.
+    #[schemars(range(min = 0))]
     pub throughput: f64,
     /// Share of the operations made by the busier half of the threads: 0.5 is fair, 1 unfair.
+    #[schemars(range(min = 0.5, max = 1))]
     pub fairness_factor: f64,
     /// Standard deviation of the operations per thread, divided by their mean: 0 is fair.
     pub cv: f64,
     /// (sum of x)^2 / (n * sum of x^2) over the operations x of n threads: 1 is fair, 1/n if one thread made all.
+    #[schemars(range(min = 0, max = 1))]
     pub jain: f64,
     /// Mean time from one operation of a thread to its next.
     pub round_ns: f64,
-    /// Mean number of threads that waited for the lock, where waits are timed.
+    /// Mean number of threads that waited for the lock; null where waits are not timed.
     pub waiters: Option<f64>,
-    /// Where hand-offs are noted.
+    /// What hand-offs were like; null where they are not noted.
     pub handoffs: Option<HandoffReport>,
     /// What is timed: `wait` for the lock, or `epoch`; empty where nothing is.
     pub timed: String,
     /// The times: of `all` threads, and of those on `big` and on `little` CPUs where both are used; with a class in front
     /// (`read`, `read-little`) where the workload has classes.
     pub latency: BTreeMap<String, Distribution>,
-    /// Thread by thread.
-    #[serde(default)]
+    /// Thread by thread; absent where it stands for several rounds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub per_thread: Vec<ThreadReport>,
 }
 
 /// What a thread did.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct ThreadReport {
     /// Operations within the measured time.
     pub ops: u64,
     /// The kind of CPU that it ran on: `big` or `little`.
     pub kind: String,
-    /// Its longest time, where something is timed.
+    /// Its longest time, ns; null where nothing is timed.
     pub longest_ns: Option<Ns>,
 }
 
 /// Hand-offs: acquisitions after another thread's.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct HandoffReport {
     /// How many.
     pub count: u64,
@@ -64,15 +70,16 @@ pub struct HandoffReport {
     pub within_llc: f64,
     /// Share of those between CPUs of one NUMA node.
     pub within_node: f64,
-    /// Mean time that the critical section then took to touch its data (RON, figure 7).
+    /// Mean time that the critical section then took to touch its data, ns (RON, figure 7); null without hand-offs.
     pub handover_ns: Option<f64>,
     /// Mean time from the end of the critical section before to the begin of the next, of those threads that had asked
-    /// before that end: what the lock itself needs to pass from one thread to the next.
+    /// before that end, ns: what the lock itself needs to pass from one thread to the next; null if none had.
     pub contention_ns: Option<f64>,
 }
 
 /// Times, ns, exact to 1 %.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Distribution {
     /// How many.
     pub count: u64,
@@ -241,9 +248,23 @@ fn latency(records: &[Record], classes: &[&str]) -> BTreeMap<String, Distributio
     found
 }
 
+/// What several rounds gave: the median of each number, and the sums of the histograms; nothing if there are none.
+pub fn summary(rounds: &[&Report]) -> Option<Report> {
+    let values: Vec<Value> = rounds.iter().filter_map(|round| serde_json::to_value(round).ok()).collect();
+    let mut summary: Report = serde_json::from_value(medians(&values)).ok()?;
+    for (class, times) in &mut summary.latency {
+        let mut sum = BTreeMap::new();
+        for (end, count) in rounds.iter().filter_map(|round| round.latency.get(class)).flat_map(|of| &of.histogram) {
+            *sum.entry(*end).or_default() += count;
+        }
+        times.histogram = sum.into_iter().collect();
+    }
+    Some(summary)
+}
+
 /// The median of each number in several reports of one form. Lists go, because they are of one run; what is no number is
 /// that of the first report, and what one report lacks is of those that have it.
-pub fn medians(reports: &[Value]) -> Value {
+fn medians(reports: &[Value]) -> Value {
     match reports.first() {
         Some(Value::Object(first)) => {
             let of = |key: &String| {
@@ -323,6 +344,17 @@ mod tests {
         assert_eq!(report.per_thread[1], ThreadReport { ops: 1, kind: "little".into(), longest_ns: Some(100) });
         let back: Report = serde_json::from_value(serde_json::to_value(&report).expect("JSON")).expect("a report");
         assert_eq!(back, report);
+    }
+
+    #[test]
+    fn a_summary_adds_histograms_up() {
+        let about = About { timed: "wait", classes: &[""], waits: true, handoffs: false };
+        let of = |ops, times: &[Ns]| Report::new(&[record(CoreKind::Big, ops, 0, times)], 1000, about);
+        let (first, second) = (of(2, &[10, 20]), of(4, &[20]));
+        let summary = summary(&[&first, &second]).expect("two rounds");
+        assert_eq!((summary.ops, summary.per_thread.len(), summary.latency["all"].p50_ns), (3, 0, 15));
+        assert_eq!(summary.latency["all"].histogram, [(10, 1), (20, 2)]);
+        assert_eq!(super::summary(&[]), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One acquisition with as much noted about it as is wanted.
 
-use crate::crew::{Crew, Member, Phase};
+use crate::crew::{gather, Crew, Member, Phase, Timing};
 use crate::record::{Baton, Detail, Received, Record};
 use crate::report::About;
 use crate::Mutex;
@@ -16,15 +16,16 @@ pub(crate) fn now<P: Platform>() -> Ns {
 pub(crate) struct Noted {
     /// How long it waited, ns; 0 where waits are not timed.
     pub waited: Ns,
+    /// How much of that lies in the measured time, ns.
+    pub measured: Ns,
     /// The hand-off, if it was one, and how long the section touched its data, ns.
     received: Option<(Received, Ns)>,
 }
 
 impl Noted {
-    /// Adds it to what the thread did in the measured time.
+    /// Adds the hand-off to what the thread did in the measured time.
     #[inline]
     pub fn count(self, crew: &dyn Crew, record: &mut Record) {
-        record.waited += self.waited;
         if let Some((from, touching)) = self.received {
             record.handoffs.note(crew, from, touching);
         }
@@ -43,6 +44,7 @@ pub(crate) fn acquire<P: Platform, M: Mutex>(
     let asked = if timed { now::<P>() } else { 0 };
     mutex.lock(me);
     let entered = if timed { now::<P>() } else { 0 };
+    let measured = if timed { member.signal.measured(asked, entered) } else { 0 };
     let mut received = None;
     if detail == Detail::Handoffs {
         let from = baton.enter::<P>(member, asked, entered);
@@ -54,13 +56,13 @@ pub(crate) fn acquire<P: Platform, M: Mutex>(
         section();
     }
     mutex.unlock(me);
-    Noted { waited: entered - asked, received }
+    Noted { waited: entered - asked, measured, received }
 }
 
 /// An operation that is one acquisition. It counts if it began when the phase was `seen` as [`Phase::Measure`] and the
-/// phase still is; its wait is noted anyway, because the longest one may outlast the run.
+/// phase still is; its wait is noted if any of it was then, because the longest one may outlast the run at both ends.
 #[inline]
-pub(crate) fn operation<P: Platform, M: Mutex>(
+fn operation<P: Platform, M: Mutex>(
     lock: (&M, &mut M::Thread),
     (crew, member, seen): (&dyn Crew, &Member<'_>, Phase),
     (detail, baton): (Detail, &Baton),
@@ -76,14 +78,51 @@ pub(crate) fn operation<P: Platform, M: Mutex>(
         return;
     }
     let noted = acquire::<P, M>(lock, member, (detail, baton), section);
-    if seen != Phase::Measure {
-        return;
+    record.waited += noted.measured;
+    if seen == Phase::Measure || noted.measured > 0 {
+        record.time(0, noted.waited);
     }
-    record.time(0, noted.waited);
-    if member.signal.phase() == Phase::Measure {
+    if seen == Phase::Measure && member.signal.phase() == Phase::Measure {
         record.ops += 1;
         noted.count(crew, record);
     }
+}
+
+/// What the threads of [`rounds`] do besides acquiring the lock.
+pub(crate) trait Round: Send {
+    /// What is done inside; how many increments of shared memory that was.
+    fn inside(&mut self) -> u64;
+    /// What is done before the lock is wanted again.
+    fn outside(&mut self);
+}
+
+/// Lets every thread acquire `mutex` again and again, each acquisition an operation, and do what `start` makes of it: what
+/// they noted, what they made in the end, and the measured time.
+pub(crate) fn rounds<P: Platform, M: Mutex, R: Round>(
+    mutex: &M,
+    crew: &dyn Crew,
+    (threads, timing, detail): (usize, Timing, Detail),
+    start: impl Fn(&Member<'_>) -> R + Sync,
+) -> (Vec<Record>, Vec<R>, Ns) {
+    let baton = Baton::default();
+    let (noted, elapsed) = gather(crew, threads, timing, |member| {
+        let mut me = mutex.thread();
+        let mut record = Record::new(member, classes(detail).len());
+        let mut round = start(member);
+        loop {
+            let seen = member.signal.phase();
+            if seen == Phase::Stop {
+                return (record, round);
+            }
+            let mut made = 0;
+            let section = || made = round.inside();
+            operation::<P, M>((mutex, &mut me), (crew, member, seen), (detail, &baton), &mut record, section);
+            record.made += made;
+            round.outside();
+        }
+    });
+    let (records, rounds) = noted.into_iter().unzip();
+    (records, rounds, elapsed)
 }
 
 /// What a report on operations is about.
@@ -94,7 +133,7 @@ pub(crate) fn about(detail: Detail) -> About<'static> {
 }
 
 /// The classes of times that [`operation`] notes.
-pub(crate) fn classes(detail: Detail) -> &'static [&'static str] {
+fn classes(detail: Detail) -> &'static [&'static str] {
     if detail >= Detail::Waits {
         &[""]
     } else {

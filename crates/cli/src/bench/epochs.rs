@@ -1,6 +1,5 @@
 //! `lockswap bench epochs`: the micro-benchmarks of the LibASL paper (PPoPP 2022, section 4.1).
 
-use super::job::{Job, Work};
 use super::series::{self, misuse, ns, rate, Measured, Options, Point, Series};
 use super::Common;
 use crate::terminal;
@@ -11,7 +10,7 @@ use lockswap_workloads::affinity;
 use lockswap_workloads::epochs::{Config, Length};
 use lockswap_workloads::hardware::Seat;
 use lockswap_workloads::report::{Distribution, Report};
-use serde_json::{json, Map, Value};
+use lockswap_workloads::workload::Workload;
 use std::process::ExitCode;
 
 /// Arguments of `lockswap bench epochs`.
@@ -26,18 +25,21 @@ On a machine whose CPUs are alike, --little says which ones do FACTOR times the 
 is set accordingly. Where fewer than 4 CPUs are big, fewer threads want the lock: then there is one
 lock instead of 2 and no pause between epochs, so that contention is as heavy as in the paper.
 
---bench 1  the epochs as they are             2  lengths that change in the run
-        3  short ones, and 100 times longer   4  1, 2, ... threads
-        5  one lock, 2 lines, pauses          6  two threads per CPU
+--bench 1  epochs              the epochs as they are
+        2  epochs-variable     lengths that change in the run
+        3  epochs-mixed        short ones, and 100 times longer
+        4  epochs-scalability  1, 2, ... threads; one lock, 64 lines, 33 steps between
+        5  epochs-contention   several pauses; one lock, 2 lines
+        6  epochs-oversub      two threads per CPU
 
 Examples:
   lockswap bench epochs --little 1:3 --lock asl --slo 50us,100us,200us,500us
-  lockswap bench epochs --little 1:3 --bench 3 --long 0,20,80 --export-json mixed.json
+  lockswap bench epochs-mixed --little 1:3 --long 0,20,80 --export-json mixed.json
   lockswap bench epochs --little 2-3:2.5 --lock asl,shfl-pb10,pthread --slo 1ms")]
 pub struct EpochsArgs {
-    /// Benchmark of the paper, 1 to 6
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=6))]
-    bench: u8,
+    /// Benchmark of the paper, 1 to 6 [default: by the name: epochs is 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=6))]
+    bench: Option<u8>,
     /// Latency targets [default: 20us,50us,100us,200us; bench 2 and 3: 100us; bench 4: 0,12us; bench 5: none;
     /// bench 6: 500us,1ms,5ms]
     #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = series::time)]
@@ -51,14 +53,15 @@ pub struct EpochsArgs {
     /// Locks; section i takes lock i modulo their number [default: 2, or 1 with fewer than 4 big CPUs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     locks: Option<u32>,
-    /// Lines that each critical section of an epoch increments [default: 8,12,20,24; bench 5: 2]
+    /// Lines that each critical section of an epoch increments [default: 8,12,20,24; bench 4: 64; bench 5: 2]
     #[arg(long, value_name = "LINES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     sections: Vec<u32>,
     /// Steps computed inside for each line; a step is six instructions of one cycle [default: 0; with --little: 20,
     /// or 2 for bench 3]
     #[arg(long, value_name = "STEPS")]
     inside: Option<u64>,
-    /// Steps computed between two epochs [default: 1600, or 0 with fewer than 4 big CPUs; bench 5: 0,10,100,1000,10000]
+    /// Steps computed between two epochs [default: 1600, bench 4: 33, or 0 with fewer than 4 big CPUs; bench 5:
+    /// 0,10,100,1000,10000]
     #[arg(long, value_name = "STEPS", value_delimiter = ',')]
     between: Vec<u64>,
     /// Shares of long epochs, percent, for bench 3 [default: 0,20,40,60,80,100]
@@ -73,11 +76,20 @@ fn or<T: Copy>(given: &[T], standard: &[T]) -> Vec<T> {
     if given.is_empty() { standard } else { given }.to_vec()
 }
 
+/// The benchmarks' names, from 1.
+const NAMES: [&str; 6] =
+    ["epochs", "epochs-variable", "epochs-mixed", "epochs-scalability", "epochs-contention", "epochs-oversub"];
+
 impl EpochsArgs {
+    /// The number of the benchmark.
+    fn bench(&self) -> u8 {
+        self.bench.unwrap_or(1)
+    }
+
     fn threads(&self) -> Vec<usize> {
         let cpus = affinity::allowed().len();
         let given: Vec<usize> = self.threads.iter().map(|&n| n as usize).collect();
-        let standard = match self.bench {
+        let standard = match self.bench() {
             4 => (1..=cpus).collect(),
             6 => vec![2 * cpus],
             _ => vec![cpus.max(2)],
@@ -86,7 +98,7 @@ impl EpochsArgs {
     }
 
     fn targets(&self) -> Vec<Ns> {
-        let standard: &[Ns] = match self.bench {
+        let standard: &[Ns] = match self.bench() {
             2 | 3 => &[100_000],
             4 => &[0, 12_000],
             5 => &[],
@@ -96,10 +108,11 @@ impl EpochsArgs {
         or(&self.slo, standard)
     }
 
-    /// How `lock` is measured in each setting.
-    fn held(&self, lock: &str) -> Vec<Held> {
+    /// How `lock` is measured in a setting.
+    fn held(&self, lock: &str, config: &Config) -> Vec<Held> {
         let mut held = vec![Held::Free];
-        if is_reorderable(lock) {
+        let is_set = config.slo.is_some() || config.window.is_some();
+        if is_reorderable(lock) && !is_set {
             held.extend(self.targets().into_iter().map(Held::Slo));
             held.extend(self.window.iter().copied().map(Held::Window));
         }
@@ -111,28 +124,26 @@ impl EpochsArgs {
         let crowded = seats.iter().filter(|seat| seat.pace == 1.0).count() >= 4;
         let mut configs = Vec::new();
         for threads in self.threads() {
-            let paper = match self.bench {
+            let paper = match self.bench() {
                 2 => Config::variable(threads),
                 3 => Config::mixed(threads, 0),
+                4 => Config::scalability(threads),
                 5 => Config::contention(threads, 0),
                 _ => Config::contended(threads),
             };
-            let pauses = match self.bench {
+            let pauses = match self.bench() {
                 5 => or(&self.between, &[0, 10, 100, 1000, 10_000]),
                 _ => or(&self.between, &[if crowded { paper.between } else { 0 }]),
             };
-            let lengths = match self.bench {
-                3 => or(&self.long, &[0, 20, 40, 60, 80, 100])
-                    .into_iter()
-                    .map(|long_percent| Length::Mixed { long_percent, factor: 100 })
-                    .collect(),
-                _ => vec![paper.length.clone()],
+            let shares = match self.bench() {
+                3 => or(&self.long, &[0, 20, 40, 60, 80, 100]),
+                _ => vec![paper.long],
             };
             let sections: Vec<usize> = self.sections.iter().map(|&n| n as usize).collect();
             let config = Config {
                 locks: self.locks.map_or(if crowded { paper.locks } else { 1 }, |n| n as usize),
                 sections: or(&sections, &paper.sections),
-                inside: self.inside.unwrap_or(match (&self.options.little, self.bench) {
+                inside: self.inside.unwrap_or(match (&self.options.little, self.bench()) {
                     (None, _) => paper.inside,
                     // Long epochs then take about as long as their target where all are long, as in the paper.
                     (Some(_), 3) => 2,
@@ -143,9 +154,7 @@ impl EpochsArgs {
                 ..paper
             };
             for between in pauses {
-                for length in &lengths {
-                    configs.push(Config { between, length: length.clone(), ..config.clone() });
-                }
+                configs.extend(shares.iter().map(|&long| Config { between, long, ..config.clone() }));
             }
         }
         configs
@@ -158,7 +167,7 @@ const WINDOW: &str = "LOCKSWAP_ASL_MAX_WINDOW";
 /// What little CPUs are held to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Held {
-    /// Nothing: the longest window, or a lock that knows no windows.
+    /// What the setting says: the longest window if nothing is said, or a lock that knows no windows.
     Free,
     /// A target of so many ns.
     Slo(Ns),
@@ -167,17 +176,11 @@ enum Held {
 }
 
 impl Held {
-    fn slo(self) -> Option<Ns> {
+    fn of(self, config: &Config) -> Config {
         match self {
-            Held::Slo(slo) => Some(slo),
-            _ => None,
-        }
-    }
-
-    fn window(self) -> Option<Ns> {
-        match self {
-            Held::Window(window) => Some(window),
-            _ => None,
+            Held::Free => config.clone(),
+            Held::Slo(slo) => Config { slo: Some(slo), ..config.clone() },
+            Held::Window(window) => Config { window: Some(window), ..config.clone() },
         }
     }
 }
@@ -186,44 +189,44 @@ fn is_reorderable(lock: &str) -> bool {
     registry::find(Role::Mutex, lock).is_some_and(|entry| entry.info.family == Family::Asymmetric)
 }
 
-/// Runs `lockswap bench epochs`.
-pub fn run(args: &EpochsArgs, common: &Common) -> anyhow::Result<ExitCode> {
-    if !args.long.is_empty() && args.bench != 3 {
-        return Err(misuse("--long is for short and long epochs", "write --bench 3 --long PERCENT"));
+/// Runs the benchmark number `bench` of `lockswap bench epochs`, or the one that the arguments name.
+pub fn run(mut args: EpochsArgs, bench: u8, common: &Common) -> anyhow::Result<ExitCode> {
+    if bench != 1 && args.bench.is_some_and(|given| given != bench) {
+        let name = NAMES[usize::from(bench) - 1];
+        return Err(misuse(format!("{name} is bench {bench}"), "leave --bench out"));
     }
-    let (baselines, standard): (&[&str], &[&str]) = match args.bench {
+    let bench = args.bench.unwrap_or(bench);
+    args.bench = Some(bench);
+    if !args.long.is_empty() && bench != 3 {
+        return Err(misuse("--long is for short and long epochs", "write epochs-mixed --long PERCENT"));
+    }
+    let (baselines, standard): (&[&str], &[&str]) = match bench {
         6 => (&["pthread", "mcs_stp"], &["asl-blocking"]),
         _ => (&["mcs_spin"], &["asl"]),
     };
     let locks = series::locks(common, Role::Mutex, baselines, standard)?;
     let seats = args.options.seats(true)?;
+    let settings = args.options.settle(args.configs(&seats).into_iter().map(Workload::Epochs))?;
     let mut points = Vec::new();
-    for (setting, config) in args.configs(&seats).into_iter().enumerate() {
+    for setting in &settings {
+        let Workload::Epochs(setting) = setting else { continue };
         for lock in &locks {
-            for held in args.held(lock) {
-                let config = Config { slo: held.slo(), ..config.clone() };
-                let about = json!({
-                    "setting": setting,
-                    "bench": args.bench,
-                    "slo_ns": held.slo(),
-                    "window_ns": held.window(),
-                    "little": args.options.little.as_ref().map(ToString::to_string),
-                });
-                let about: Map<_, _> = about.as_object().cloned().unwrap_or_default();
-                let job = Job { work: Work::Epochs(config), seats: seats.clone() };
-                let window = held.window().map(|window| (WINDOW.into(), Some(format!("{window}ns").into())));
-                let variables = window.into_iter().collect();
-                points.push(Point { lock: lock.clone(), role: Role::Mutex, about, job, variables });
+            for held in args.held(lock, setting) {
+                let config = held.of(setting);
+                let window = config.window.map(|window| (WINDOW.into(), Some(format!("{window}ns").into())));
+                let (workload, variables) = (Workload::Epochs(config), window.into_iter().collect());
+                points.push(Point { lock: lock.clone(), role: Role::Mutex, workload, variables });
             }
         }
     }
-    let series = Series::run(points, common)?;
-    series.finish(&render(&series, &seats))
+    let per_setting = points.len() / settings.len().max(1);
+    let series = Series::run(NAMES[usize::from(bench) - 1], points, seats.clone(), &args.options, common)?;
+    series.finish(&render(&series, per_setting, &seats))
 }
 
 fn config(measured: &Measured) -> Option<&Config> {
-    match &measured.point.job.work {
-        Work::Epochs(config) => Some(config),
+    match &measured.point.workload {
+        Workload::Epochs(config) => Some(config),
         _ => None,
     }
 }
@@ -231,25 +234,14 @@ fn config(measured: &Measured) -> Option<&Config> {
 /// What tells a setting from the others, in words.
 fn setting(config: &Config) -> String {
     match config.length {
-        Length::Mixed { long_percent, .. } => format!("{} threads, {long_percent} % long", config.threads),
+        Length::Mixed => format!("{} threads, {} % long", config.threads, config.long),
         _ => format!("{} threads, {} steps between", config.threads, config.between),
     }
 }
 
-fn render(series: &Series, seats: &[Seat]) -> String {
-    let mut text = String::new();
-    let mut base = 0;
-    let mut rows: Vec<(&Measured, &Measured)> = Vec::new();
-    for (index, measured) in series.measured.iter().enumerate() {
-        let same = |a: &Measured, b: &Measured| a.point.about.get("setting") == b.point.about.get("setting");
-        if !same(measured, &series.measured[base]) {
-            text += &table(&rows);
-            rows.clear();
-            base = index;
-        }
-        rows.push((measured, &series.measured[base]));
-    }
-    text += &table(&rows);
+/// A table for each setting, which has `per_setting` measurements; the first is the baseline.
+fn render(series: &Series, per_setting: usize, seats: &[Seat]) -> String {
+    let mut text: String = series.measured.chunks(per_setting.max(1)).map(table).collect();
     let rounds = series.measured.iter().map(|measured| measured.rounds.len()).max().unwrap_or_default();
     text += &format!(
         "Medians of {rounds} rounds. ratio: of the throughputs in the same round, ± half the distance between the quartiles:\n\
@@ -261,9 +253,9 @@ fn render(series: &Series, seats: &[Seat]) -> String {
     text
 }
 
-/// One setting: each measurement with the baseline.
-fn table(rows: &[(&Measured, &Measured)]) -> String {
-    let Some(config) = rows.first().and_then(|row| config(row.0)) else { return String::new() };
+/// One setting.
+fn table(rows: &[Measured]) -> String {
+    let Some((base, config)) = rows.first().and_then(|base| Some((base, config(base)?))) else { return String::new() };
     let phases = matches!(config.length, Length::Phases);
     let headings = [
         "lock",
@@ -278,10 +270,10 @@ fn table(rows: &[(&Measured, &Measured)]) -> String {
         "P99/SLO",
     ];
     let mut table = terminal::table(&headings, &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
-    for (own, base) in rows {
+    for own in rows {
         let Some(median) = own.median() else { continue };
         let ratio = Series::ratio(own, base, |report| report.throughput);
-        let mut cells = vec![name(own), target(own), rate(median.throughput)];
+        let mut cells = vec![own.point.lock.clone(), target(own), rate(median.throughput)];
         cells.push(ratio.map(|ratio| ratio.to_string()).unwrap_or_default());
         cells.extend(latencies(&median, "", slo(own)));
         table.add_row(cells);
@@ -305,19 +297,15 @@ fn table(rows: &[(&Measured, &Measured)]) -> String {
     )
 }
 
-fn name(measured: &Measured) -> String {
-    measured.point.lock.clone()
-}
-
 fn slo(measured: &Measured) -> Option<Ns> {
-    measured.point.about.get("slo_ns").and_then(Value::as_u64)
+    config(measured)?.slo
 }
 
 /// The target in words.
 fn target(measured: &Measured) -> String {
-    match (slo(measured), measured.point.about.get("window_ns").and_then(Value::as_f64)) {
+    match (slo(measured), config(measured).and_then(|config| config.window)) {
         (Some(slo), _) => ns(slo as f64),
-        (None, Some(window)) => format!("= {}", ns(window)),
+        (None, Some(window)) => format!("= {}", ns(window as f64)),
         (None, None) if is_reorderable(&measured.point.lock) => "max".to_owned(),
         (None, None) => "-".to_owned(),
     }
@@ -353,17 +341,20 @@ mod tests {
     use crate::little::Little;
 
     fn args(bench: u8, little: &str) -> EpochsArgs {
-        let options = Options { duration: None, pin: false, little: little.parse::<Little>().ok() };
+        let options = Options { little: little.parse::<Little>().ok(), ..Options::default() };
         let [threads, sections, long] = [vec![3], Vec::new(), Vec::new()];
+        let bench = Some(bench);
         let (slo, window, between) = (vec![7], vec![9], Vec::new());
         EpochsArgs { bench, slo, window, threads, locks: None, sections, inside: None, between, long, options }
     }
 
     #[test]
     fn locks_with_windows_are_held_to_each_target_and_window() {
-        let args = args(1, "");
-        assert_eq!(args.held("asl"), [Held::Free, Held::Slo(7), Held::Window(9)]);
-        assert_eq!(args.held("mcs_spin"), [Held::Free]);
+        let (args, config) = (args(1, ""), Config::contended(2));
+        assert_eq!(args.held("asl", &config), [Held::Free, Held::Slo(7), Held::Window(9)]);
+        assert_eq!(args.held("mcs_spin", &config), [Held::Free]);
+        let set = Held::Slo(8).of(&config);
+        assert_eq!(args.held("asl", &set), [Held::Free], "--set slo=8ns says it already");
     }
 
     #[test]
@@ -379,6 +370,7 @@ mod tests {
         assert_eq!(of(3, 4).len(), 6);
         assert_eq!(of(5, 4).iter().map(|config| config.between).collect::<Vec<_>>(), [0, 10, 100, 1000, 10_000]);
         assert_eq!(of(5, 4)[0].sections, [2]);
+        assert_eq!((of(4, 4)[0].sections.as_slice(), of(4, 4)[0].between, of(4, 4)[0].locks), (&[64][..], 33, 1));
     }
 
     #[test]
@@ -386,10 +378,8 @@ mod tests {
         let args = args(1, "1:3");
         let config = args.configs(&[]).remove(0);
         let point = |lock: &str, held: Held| {
-            let about = json!({"setting": 0, "slo_ns": held.slo(), "window_ns": held.window()});
-            let job = Job { work: Work::Epochs(config.clone()), seats: Vec::new() };
-            let about = about.as_object().cloned().unwrap_or_default();
-            Point { lock: lock.into(), role: Role::Mutex, about, job, variables: Vec::new() }
+            let workload = Workload::Epochs(held.of(&config));
+            Point { lock: lock.into(), role: Role::Mutex, workload, variables: Vec::new() }
         };
         let report = |throughput, p99_ns| {
             let times = Distribution { count: 1, p99_ns, ..Distribution::default() };
@@ -401,7 +391,7 @@ mod tests {
             Measured::of(point("asl", Held::Slo(50_000)), vec![report(2e5, 45_000)]),
             Measured::of(point("asl", Held::Window(30_000)), vec![report(3e5, 45_000)]),
         ]);
-        let text = render(&series, &[]);
+        let text = render(&series, 3, &[]);
         for shown in ["2.00 ±0.00", "0.90", "= 30.0 us", "45.0 us", "3 threads"] {
             assert!(text.contains(shown), "{shown}: {text}");
         }

@@ -15,6 +15,7 @@ use lockswap_workloads::epochs::Annotate;
 use lockswap_workloads::hardware::{Hardware, Seat};
 use lockswap_workloads::micro::{self, Effort, Group as MicroGroup};
 use lockswap_workloads::pthread::{Kind, Mutex, RwLock};
+use lockswap_workloads::workload::Workload;
 use lockswap_workloads::{affinity, counter, epochs, kv, ncs, price, readers};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -45,47 +46,16 @@ pub enum Work {
         /// The lock that is called directly; without one a pthread mutex is measured.
         directly: Option<String>,
     },
-    /// See [`counter`].
-    Counter(counter::Config),
-    /// See [`kv`].
-    Kv(kv::Config),
-    /// See [`ncs`].
-    Ncs(ncs::Config),
-    /// See [`epochs`].
-    Epochs(epochs::Config),
-    /// See [`readers`].
-    Readers(readers::Config),
+    /// A workload.
+    Workload(Workload),
 }
 
 impl Work {
-    /// Its name in files.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Work::Micro { .. } => "micro",
-            Work::Price { .. } => "direct",
-            Work::Counter(_) => "counter",
-            Work::Kv(_) => "kv",
-            Work::Ncs(_) => "ncs",
-            Work::Epochs(_) => "epochs",
-            Work::Readers(_) => "readers",
-        }
-    }
-
     fn timing(&self) -> Timing {
         match self {
             Work::Micro { .. } | Work::Price { .. } => Timing::lasting(0),
-            Work::Counter(config) => config.timing,
-            Work::Kv(config) => config.timing,
-            Work::Ncs(config) => config.timing,
-            Work::Epochs(config) => config.timing,
-            Work::Readers(config) => config.timing,
+            Work::Workload(workload) => workload.timing(),
         }
-    }
-
-    /// Its parameters.
-    pub fn config(&self) -> serde_json::Value {
-        let tagged = serde_json::to_value(self).unwrap_or_default();
-        tagged.as_object().and_then(|map| map.values().next().cloned()).unwrap_or_default()
     }
 }
 
@@ -96,6 +66,8 @@ pub struct Job {
     pub work: Work,
     /// Where threads are pinned; nowhere if empty.
     pub seats: Vec<Seat>,
+    /// What its chances follow.
+    pub seed: u64,
 }
 
 /// Variables of our own environment that must not change what is measured.
@@ -123,47 +95,51 @@ impl Job {
     pub fn run(&self, environment: &Environment) -> anyhow::Result<Vec<u8>> {
         let mut command = Command::new(std::env::current_exe().context("cannot find this program's own file")?);
         command.arg(hidden::BENCH).arg(serde_json::to_string(self)?);
-        command.env("RUST_BACKTRACE", "0"); // the message alone is reported
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         for (name, value) in environment {
             match value {
                 Some(value) => command.env(name, value),
                 None => command.env_remove(name),
             };
         }
-        let child = command.spawn().context("cannot start the measuring process")?;
-
         let timing = self.work.timing();
-        let limit = PATIENCE + 2 * Duration::from_nanos(timing.warm_up + timing.duration);
-        let process = rustix::process::Pid::from_child(&child);
-        let (done, outcome) = mpsc::channel();
-        let waiter = std::thread::spawn(move || done.send(child.wait_with_output()));
-        let output = match outcome.recv_timeout(limit) {
-            Ok(output) => output.context("cannot read the measuring process"),
-            Err(_) => {
-                // Ends the waiter too; an error means that the process ended by itself just now.
-                let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
-                Err(anyhow::anyhow!("still running after {} s, stopped", limit.as_secs()))
-            }
-        };
-        // The waiter's send fails only after a time-out, which is reported already.
-        let _ = waiter.join();
-        let output = output?;
-        if !output.status.success() {
-            let errors = String::from_utf8_lossy(&output.stderr);
-            let said = |line: &&str| !line.trim().is_empty() && !line.starts_with("note: run with");
-            let last = errors.lines().rfind(said).unwrap_or("no message");
-            anyhow::bail!("{}: {last}", output.status);
-        }
-        Ok(output.stdout)
+        answer(command, Duration::from_nanos(timing.warm_up + timing.duration))
     }
+}
+
+/// Runs a measuring process that takes about `time`; what it printed. One that takes much longer is stopped.
+pub fn answer(mut command: Command, time: Duration) -> anyhow::Result<Vec<u8>> {
+    command.env("RUST_BACKTRACE", "0"); // the message alone is reported
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().context("cannot start the measuring process")?;
+    let limit = PATIENCE + 2 * time;
+    let process = rustix::process::Pid::from_child(&child);
+    let (done, outcome) = mpsc::channel();
+    let waiter = std::thread::spawn(move || done.send(child.wait_with_output()));
+    let output = match outcome.recv_timeout(limit) {
+        Ok(output) => output.context("cannot read the measuring process"),
+        Err(_) => {
+            // Ends the waiter too; an error means that the process ended by itself just now.
+            let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+            Err(anyhow::anyhow!("still running after {} s, stopped", limit.as_secs()))
+        }
+    };
+    // The waiter's send fails only after a time-out, which is reported already.
+    let _ = waiter.join();
+    let output = output?;
+    if !output.status.success() {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let said = |line: &&str| !line.trim().is_empty() && !line.starts_with("note: run with");
+        let last = errors.lines().rfind(said).unwrap_or("no message");
+        anyhow::bail!("{}: {last}", output.status);
+    }
+    Ok(output.stdout)
 }
 
 /// The measuring process: does the job that `text` describes and prints one line of JSON.
 pub fn measure(text: &str) -> anyhow::Result<ExitCode> {
-    let Job { work, seats } = serde_json::from_str(text).context("no job")?;
+    let Job { work, seats, seed } = serde_json::from_str(text).context("no job")?;
     let mutex = || Mutex::new(Kind::Normal);
-    let crew = Hardware { seats, places: look_around()?, ..Hardware::default() };
+    let crew = Hardware { seats, places: look_around()?, seed };
     let line = match work {
         Work::Micro { uncontended, contended } => {
             // The last CPU: the first one serves most interrupts.
@@ -186,14 +162,15 @@ pub fn measure(text: &str) -> anyhow::Result<ExitCode> {
             };
             serde_json::to_string(&BTreeMap::from(samples))
         }
-        Work::Counter(config) => serde_json::to_string(&counter::run::<Native, _>(&config, &crew, &*mutex())),
-        Work::Kv(config) => serde_json::to_string(&kv::run::<Native, _>(&config, &crew, &*mutex())),
-        Work::Ncs(config) => serde_json::to_string(&ncs::run::<Native, _>(&config, &crew, &*mutex())),
-        Work::Epochs(config) => {
-            let mutexes = Mutex::array(config.locks);
-            serde_json::to_string(&epochs::run::<Native, Mutex>(&config, &crew, &mutexes, &Preloaded))
-        }
-        Work::Readers(config) => serde_json::to_string(&readers::run::<Native, _>(&config, &crew, &*RwLock::new())),
+        Work::Workload(workload) => serde_json::to_string(&match workload {
+            Workload::Counter(config) => counter::run::<Native, _>(&config, &crew, &*mutex()),
+            Workload::Kv(config) => kv::run::<Native, _>(&config, &crew, &*mutex()),
+            Workload::Ncs(config) => ncs::run::<Native, _>(&config, &crew, &*mutex()),
+            Workload::Epochs(config) => {
+                epochs::run::<Native, Mutex>(&config, &crew, &Mutex::array(config.locks), &Preloaded)
+            }
+            Workload::Readers(config) => readers::run::<Native, _>(&config, &crew, &*RwLock::new()),
+        }),
     };
     terminal::print(&format!("{}\n", line?))?;
     Ok(ExitCode::SUCCESS)
@@ -212,7 +189,7 @@ impl Annotate for Preloaded {
 
 /// Tells this process what the preload library finds out by itself, which CPUs are near each other and which are little;
 /// where the CPUs lie, by number: nothing where the machine does not tell.
-fn look_around() -> anyhow::Result<Vec<Place>> {
+pub fn look_around() -> anyhow::Result<Vec<Place>> {
     let settings = machine::settings()?;
     let Ok(folder) = lockswap_machine::open(&machine::root()) else { return Ok(Vec::new()) };
     let mut topology = lockswap_machine::read(&folder, Some(&settings.allowed));

@@ -3,17 +3,16 @@
 //! Each setting is measured twice: with the shared array, for throughput, hand-over and contention time, and with an empty
 //! critical section, for the time of a round (figure 8).
 
-use super::job::{Job, Work};
-use super::series::{self, ns, rate, Options, Point, Series};
+use super::series::{self, ns, rate, Measured, Options, Point, Series};
 use super::Common;
 use crate::selection::{INTERPOSED, PLAIN};
 use crate::terminal;
 use lockswap_locks::registry::Role;
 use lockswap_platform::Ns;
 use lockswap_workloads::crew::Timing;
-use lockswap_workloads::ncs::Config;
+use lockswap_workloads::ncs::{self, Config};
 use lockswap_workloads::record::Detail;
-use serde_json::{json, Map};
+use lockswap_workloads::workload::Workload;
 use std::process::ExitCode;
 
 /// Arguments of `lockswap bench ncs`.
@@ -54,28 +53,35 @@ pub fn run(args: &NcsArgs, common: &Common) -> anyhow::Result<ExitCode> {
         [] => vec![series::usual_threads()],
         ref given => given.iter().map(|&n| n as usize).collect(),
     };
-    let mut points = Vec::new();
-    for &threads in &threads {
-        for &ncs in &args.ncs {
-            for lock in &locks {
-                for lines in [args.lines as usize, 0] {
-                    let config = Config { threads, timing, lines, ncs, detail: Detail::Handoffs };
-                    let about = json!({
-                        "ncs_ns": ncs, "lines": lines, "little": args.options.little.as_ref().map(ToString::to_string),
-                    });
-                    let about: Map<_, _> = about.as_object().cloned().unwrap_or_default();
-                    let job = Job { work: Work::Ncs(config), seats: seats.clone() };
-                    points.push(Point { lock: lock.clone(), role: Role::Mutex, about, job, variables: Vec::new() });
-                }
-            }
+    let of = |&length: &Ns, threads: usize| {
+        let (lines, detail) = (args.lines as usize, Detail::Handoffs);
+        Workload::Ncs(Config { threads, timing, lines, inside: ncs::INSIDE, ncs: length, detail })
+    };
+    let settings = threads.iter().flat_map(|&threads| args.ncs.iter().map(move |ncs| of(ncs, threads)));
+    let settings = args.options.settle(settings)?;
+    // Each point, and the same with an empty critical section.
+    let points = series::points(settings, &locks, Role::Mutex).into_iter().flat_map(|full| {
+        let mut empty =
+            Point { variables: Vec::new(), lock: full.lock.clone(), workload: full.workload.clone(), ..full };
+        if let Workload::Ncs(config) = &mut empty.workload {
+            (config.lines, config.inside) = (0, 0);
         }
+        [full, empty]
+    });
+    let series = Series::run("ncs", points.collect(), seats, &args.options, common)?;
+    series.finish(&render(&series, locks.len()))
+}
+
+fn config(measured: &Measured) -> Option<&Config> {
+    match &measured.point.workload {
+        Workload::Ncs(config) => Some(config),
+        _ => None,
     }
-    let series = Series::run(points, common)?;
-    series.finish(&render(&series, locks.len(), args.lines))
 }
 
 /// The table: two measurements per row, `locks` rows per setting.
-fn render(series: &Series, locks: usize, lines: u32) -> String {
+fn render(series: &Series, locks: usize) -> String {
+    let lines = series.measured.first().and_then(config).map_or(0, |config| config.lines);
     let headings = [
         "threads",
         "nCS",
@@ -94,13 +100,15 @@ fn render(series: &Series, locks: usize, lines: u32) -> String {
     for group in series.measured.chunks((2 * locks).max(1)) {
         for pair in group.chunks(2) {
             let [full, empty] = pair else { continue };
-            let (Some(median), Some(round)) = (full.median(), empty.median()) else { continue };
+            let (Some(median), Some(round), Some(config)) = (full.median(), empty.median(), config(full)) else {
+                continue;
+            };
             let Some(handoffs) = &median.handoffs else { continue };
             let ratio = Series::ratio(full, &group[0], |report| report.throughput);
             let optional = |time: Option<f64>| time.map_or("-".into(), ns);
             table.add_row([
                 median.threads.to_string(),
-                full.point.about.get("ncs_ns").and_then(serde_json::Value::as_f64).map_or("-".into(), ns),
+                ns(config.ncs as f64),
                 full.point.lock.clone(),
                 rate(median.throughput),
                 ratio.map(|ratio| ratio.to_string()).unwrap_or_default(),

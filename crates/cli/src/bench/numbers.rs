@@ -85,7 +85,7 @@ pub fn run(
     for _ in 0..rounds {
         for result in results.iter_mut().filter(|result| result.failure.is_none()) {
             bar.set_message(result.lock.clone());
-            let job = Job { work: work(result), seats: Vec::new() };
+            let job = Job { work: work(result), seats: Vec::new(), seed: 0 };
             let numbers = result.environment().map_err(anyhow::Error::from).and_then(|mut environment| {
                 if matches!(job.work, Work::Price { .. }) {
                     // Only the preload library reads these: a lock that is called directly has the kernel's nodes, and all

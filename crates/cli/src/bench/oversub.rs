@@ -1,14 +1,13 @@
 //! `lockswap bench oversub`: more threads than CPUs on one mutex, or on one read-write lock.
 
-use super::job::{Job, Work};
 use super::readers::rwlocks;
-use super::series::{self, misuse, ns, Measured, Options, Point, Series};
+use super::series::{self, misuse, ns, Measured, Options, Series};
 use super::Common;
 use crate::selection::{INTERPOSED, PLAIN};
 use crate::terminal;
 use lockswap_locks::registry::Role;
+use lockswap_workloads::workload::Workload;
 use lockswap_workloads::{counter, readers};
-use serde_json::{json, Map};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -29,13 +28,13 @@ pub struct OversubArgs {
 }
 
 impl OversubArgs {
-    fn work(&self, role: Role) -> Work {
+    fn workload(&self, role: Role) -> Workload {
         let threads = self.threads as usize;
         let usual = counter::Config::oversubscribed(threads);
         let timing = self.options.timing(usual.timing);
         match role {
-            Role::RwLock => Work::Readers(readers::Config { timing, ..readers::Config::new(threads) }),
-            _ => Work::Counter(counter::Config { timing, ..usual }),
+            Role::RwLock => Workload::Readers(readers::Config { timing, ..readers::Config::new(threads) }),
+            _ => Workload::Counter(counter::Config { timing, ..usual }),
         }
     }
 }
@@ -53,14 +52,11 @@ pub fn run(args: &OversubArgs, common: &Common) -> anyhow::Result<ExitCode> {
         }
     };
     let seats = args.options.seats(false)?;
-    let point = |lock: String| {
-        let little = json!(args.options.little.as_ref().map(ToString::to_string));
-        let about = Map::from_iter([("little".to_owned(), little)]);
-        Point { lock, role, about, job: Job { work: args.work(role), seats: seats.clone() }, variables: Vec::new() }
-    };
+    let settings = args.options.settle([args.workload(role)])?;
     let common = Common { rounds: common.rounds.or(Some(7)), ..common.clone() };
-    let series = Series::run(locks.into_iter().map(point).collect(), &common)?;
-    series.finish(&render(&series, args, role))
+    let points = series::points(settings, &locks, role);
+    let series = Series::run("oversub", points, seats, &args.options, &common)?;
+    series.finish(&render(&series, role))
 }
 
 /// The longest wait of any thread in each round, ns.
@@ -77,7 +73,7 @@ fn stalls(measured: &Measured) -> usize {
     threads.filter(|thread| thread.longest_ns.is_some_and(|wait| u128::from(wait) > STALL.as_nanos())).count()
 }
 
-fn render(series: &Series, args: &OversubArgs, role: Role) -> String {
+fn render(series: &Series, role: Role) -> String {
     let Some(baseline) = series.measured.first() else { return String::new() };
     let name = if role == Role::RwLock { "rwlock" } else { "lock" };
     let headings = [name, "acquisition", "ratio to pthread", "fairness", "longest wait", "worst round", "stalls"];
@@ -97,12 +93,12 @@ fn render(series: &Series, args: &OversubArgs, role: Role) -> String {
             if stalls == 0 { "none".to_owned() } else { format!("{stalls} threads") },
         ]);
     }
-    let work = match args.work(role) {
-        Work::Readers(config) => format!(
+    let work = match &baseline.point.workload {
+        Workload::Readers(config) => format!(
             "{} threads, {} % of the operations read, {} steps inside and {} outside the lock",
-            config.threads, config.read_percent, config.reading, config.outside
+            config.threads, config.reads, config.reading, config.outside
         ),
-        Work::Counter(config) => {
+        Workload::Counter(config) => {
             format!(
                 "{} threads, each {} steps inside and {} outside the lock",
                 config.threads, config.inside, config.outside
@@ -110,7 +106,7 @@ fn render(series: &Series, args: &OversubArgs, role: Role) -> String {
         }
         _ => String::new(),
     };
-    let duration = args.options.timing(counter::Config::oversubscribed(1).timing).duration;
+    let duration = baseline.point.workload.timing().duration;
     let rounds = baseline.rounds.len();
     terminal::lines(&table)
         + &format!(
@@ -126,27 +122,27 @@ fn render(series: &Series, args: &OversubArgs, role: Role) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::series::Point;
     use super::*;
     use lockswap_workloads::report::{Report, ThreadReport};
 
     #[test]
     fn the_table_shows_ratios_waits_and_stalls() {
-        let args =
-            OversubArgs { threads: 9, rwlock: None, options: Options { duration: None, pin: false, little: None } };
+        let args = OversubArgs { threads: 9, rwlock: None, options: Options::default() };
         let round = |throughput, longest: u64| {
             let thread = |ns| ThreadReport { ops: 1, kind: "big".into(), longest_ns: Some(ns) };
             Report { throughput, per_thread: vec![thread(longest), thread(5), thread(longest)], ..Report::default() }
         };
         let measured = |lock: &str, rounds| {
-            let job = Job { work: args.work(Role::Mutex), seats: Vec::new() };
-            let point = Point { lock: lock.into(), role: Role::Mutex, about: Map::new(), job, variables: Vec::new() };
+            let workload = args.workload(Role::Mutex);
+            let point = Point { lock: lock.into(), role: Role::Mutex, workload, variables: Vec::new() };
             Measured::of(point, rounds)
         };
         let (ns, s) = (1e9, 1_000_000_000);
         let base = measured(PLAIN, vec![round(ns / 100.0, 5_000_000), round(ns / 100.0, 5_000_000)]);
         let own = measured("ttas", vec![round(ns / 50.0, 7_000_000), round(ns / 50.0, 3 * s / 2)]);
         assert_eq!((stalls(&base), stalls(&own)), (0, 2));
-        let text = render(&Series::of(vec![base, own]), &args, Role::Mutex);
+        let text = render(&Series::of(vec![base, own]), Role::Mutex);
         for shown in ["100 ns", "50.0 ns  ", "0.50 ±0.00", "1500.0 ms", "2 threads", "none", "9 threads, each 32 steps"]
         {
             assert!(text.contains(shown), "{shown}: {text}");

@@ -1,14 +1,13 @@
 //! `lockswap bench readers`: readers and writers of one read-write lock.
 
-use super::job::{Job, Work};
-use super::series::{self, misuse, ns, rate, Measured, Options, Point, Series};
+use super::series::{self, misuse, ns, rate, Measured, Options, Series};
 use super::Common;
 use crate::error::UserError;
 use crate::selection::{self, INTERPOSED, PLAIN};
 use crate::terminal;
 use lockswap_locks::registry::{self, Role};
 use lockswap_workloads::readers::Config;
-use serde_json::{json, Map};
+use lockswap_workloads::workload::Workload;
 use std::process::ExitCode;
 
 /// Arguments of `lockswap bench readers`.
@@ -64,29 +63,21 @@ pub fn run(args: &ReadersArgs, common: &Common) -> anyhow::Result<ExitCode> {
         [] => vec![series::usual_threads()],
         ref given => given.iter().map(|&n| n as usize).collect(),
     };
-    let mut points = Vec::new();
-    for &threads in &threads {
-        for &read_percent in &args.reads {
-            for lock in &locks {
-                let usual = Config::new(threads);
-                let config = Config {
-                    read_percent,
-                    timing: args.options.timing(usual.timing),
-                    lines: args.lines as usize,
-                    reading: args.reading,
-                    writing: args.writing,
-                    outside: args.outside,
-                    ..usual
-                };
-                let little = args.options.little.as_ref().map(ToString::to_string);
-                let about = json!({"read_percent": read_percent, "little": little});
-                let about: Map<_, _> = about.as_object().cloned().unwrap_or_default();
-                let job = Job { work: Work::Readers(config), seats: seats.clone() };
-                points.push(Point { lock: lock.clone(), role: Role::RwLock, about, job, variables: Vec::new() });
-            }
-        }
-    }
-    let series = Series::run(points, common)?;
+    let of = |threads: usize, reads: u32| {
+        let usual = Config::new(threads);
+        Workload::Readers(Config {
+            reads,
+            timing: args.options.timing(usual.timing),
+            lines: args.lines as usize,
+            reading: args.reading,
+            writing: args.writing,
+            outside: args.outside,
+            ..usual
+        })
+    };
+    let settings = threads.iter().flat_map(|&threads| args.reads.iter().map(move |&reads| of(threads, reads)));
+    let points = series::points(args.options.settle(settings)?, &locks, Role::RwLock);
+    let series = Series::run("readers", points, seats, &args.options, common)?;
     series.finish(&render(&series, locks.len()))
 }
 
@@ -124,10 +115,10 @@ fn render(series: &Series, locks: usize) -> String {
 
 fn row(own: &Measured, base: &Measured) -> Option<Vec<String>> {
     let median = own.median()?;
-    let share = own.point.about.get("read_percent").and_then(serde_json::Value::as_u64)?;
+    let Workload::Readers(Config { reads, .. }) = own.point.workload else { return None };
     let mut row = vec![
         median.threads.to_string(),
-        format!("{share} %"),
+        format!("{reads} %"),
         own.point.lock.clone(),
         rate(median.throughput),
         Series::ratio(own, base, |report| report.throughput).map(|ratio| ratio.to_string()).unwrap_or_default(),

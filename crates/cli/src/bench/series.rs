@@ -1,11 +1,12 @@
 //! A series of measurements of one workload: locks and parameters, round by round, so that a change of the machine's state
 //! hits all alike.
 
-use super::job::{environment, Environment, Job};
+use super::job::{environment, Environment, Job, Work};
 use super::Common;
 use crate::error::{UserError, USAGE};
 use crate::little::{self, Little};
-use crate::{selection, terminal};
+use crate::setting::pair;
+use crate::{results, selection, terminal};
 use anyhow::Context;
 use lockswap_locks::registry::{self, Role};
 use lockswap_platform::{parse_duration, Ns};
@@ -14,14 +15,14 @@ use lockswap_study::machine::Machine;
 use lockswap_workloads::affinity;
 use lockswap_workloads::crew::Timing;
 use lockswap_workloads::hardware::Seat;
-use lockswap_workloads::report::{medians, Report};
-use serde_json::{json, Map, Value};
+use lockswap_workloads::report::{summary, Report};
+use lockswap_workloads::workload::Workload;
 
 /// Rounds where none are asked for.
 const ROUNDS: u32 = 5;
 
 /// Options that all workloads have.
-#[derive(clap::Args, Clone, Debug)]
+#[derive(clap::Args, Clone, Debug, Default)]
 pub struct Options {
     /// Measured time of each run [default: 500ms]
     #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -32,9 +33,35 @@ pub struct Options {
     /// Let the code on these CPUs do FACTOR times the work, with threads pinned, and call them little: 1:3, 2-3:2.5
     #[arg(long, value_name = "CPUS:FACTOR")]
     pub little: Option<Little>,
+    /// Seed of the threads' random numbers in the first round; the next rounds have the next seeds
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Another value for a parameter of the workload, by its name in files (docs/workloads.md); repeatable
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    pub set: Vec<(String, String)>,
 }
 
 impl Options {
+    /// The settings with what `--set` changes, each once.
+    ///
+    /// # Errors
+    /// A parameter is out of its range.
+    pub fn settle(&self, settings: impl IntoIterator<Item = Workload>) -> Result<Vec<Workload>, UserError> {
+        let mut settled: Vec<Workload> = Vec::new();
+        for mut workload in settings {
+            self.set.iter().try_for_each(|(key, value)| workload.set(key, value)).map_err(UserError::from)?;
+            workload.check().map_err(UserError::from)?;
+            if !settled.contains(&workload) {
+                settled.push(workload);
+            }
+        }
+        Ok(settled)
+    }
+
+    fn settings(&self) -> Vec<String> {
+        self.set.iter().map(|(key, value)| format!("{key}={value}")).collect()
+    }
+
     /// Where threads are pinned; `always`: also where nobody asked for it.
     pub fn seats(&self, always: bool) -> Result<Vec<Seat>, UserError> {
         match &self.little {
@@ -90,12 +117,20 @@ pub struct Point {
     pub lock: String,
     /// What it replaces.
     pub role: Role,
-    /// What tells it from the series' other measurements on the lock.
-    pub about: Map<String, Value>,
-    /// The job.
-    pub job: Job,
+    /// What the threads do.
+    pub workload: Workload,
     /// Variables of the measuring process besides those that choose the lock.
     pub variables: Environment,
+}
+
+/// Each of `settings` on each of `locks`.
+pub fn points(settings: Vec<Workload>, locks: &[String], role: Role) -> Vec<Point> {
+    let on = |workload: Workload| {
+        let point =
+            move |lock: &String| Point { lock: lock.clone(), role, workload: workload.clone(), variables: Vec::new() };
+        locks.iter().map(point)
+    };
+    settings.into_iter().flat_map(on).collect()
 }
 
 /// What a measurement gave.
@@ -109,6 +144,19 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// Makes a round; its failure is kept.
+    fn measure(&mut self, setup: &Setup<'_>, round: u32) {
+        let seed = setup.options.seed.wrapping_add(u64::from(round));
+        let job = Job { work: Work::Workload(self.point.workload.clone()), seats: setup.seats.clone(), seed };
+        let report = job.run(&self.environment).and_then(|text| {
+            serde_json::from_slice(&text).context("the measuring process printed something else than its numbers")
+        });
+        match report {
+            Ok(report) => self.rounds.push(report),
+            Err(failure) => self.failure = Some(format!("{failure:#}")),
+        }
+    }
+
     /// As if these rounds had been measured.
     #[cfg(test)]
     pub fn of(point: Point, rounds: Vec<Report>) -> Self {
@@ -117,32 +165,7 @@ impl Measured {
 
     /// The medians of all rounds, if there are any.
     pub fn median(&self) -> Option<Report> {
-        serde_json::from_value(self.medians()).ok()
-    }
-
-    fn medians(&self) -> Value {
-        let rounds: Vec<Value> = self.rounds.iter().filter_map(|round| serde_json::to_value(round).ok()).collect();
-        medians(&rounds)
-    }
-
-    fn json(&self) -> Value {
-        let Point { lock, about, job, .. } = &self.point;
-        let mut object =
-            Map::from_iter([("lock".to_owned(), json!(lock)), ("workload".to_owned(), json!(job.work.name()))]);
-        object.extend(about.clone());
-        if let Value::Object(medians) = self.medians() {
-            object.extend(medians);
-        }
-        let little = object.get("latency").and_then(|latency| latency["little"]["p99_ns"].as_f64());
-        let slo = about.get("slo_ns").and_then(Value::as_f64).filter(|&slo| slo > 0.0);
-        if let (Some(p99), Some(slo)) = (little, slo) {
-            object.insert("little_p99_to_slo".to_owned(), json!(p99 / slo));
-        }
-        let rest = json!({
-            "config": job.work.config(), "seats": job.seats, "rounds": self.rounds, "failure": self.failure,
-        });
-        object.extend(rest.as_object().cloned().unwrap_or_default());
-        Value::Object(object)
+        summary(&self.rounds.iter().collect::<Vec<_>>())
     }
 }
 
@@ -154,6 +177,14 @@ pub struct Series {
     busy: Option<f64>,
 }
 
+/// What the points of a series have in common.
+struct Setup<'a> {
+    name: &'a str,
+    machine: results::Machine,
+    options: &'a Options,
+    seats: Vec<Seat>,
+}
+
 impl Series {
     /// As if this had been measured.
     #[cfg(test)]
@@ -161,57 +192,82 @@ impl Series {
         Self { measured, busy: None }
     }
 
-    /// Measures all points. What one of them cannot do is noted, the others go on.
-    pub fn run(points: Vec<Point>, common: &Common) -> anyhow::Result<Self> {
+    /// Measures all points of the workload called `name`, on `seats`. What one of them cannot do is noted, the others go on.
+    pub fn run(
+        name: &str,
+        points: Vec<Point>,
+        seats: Vec<Seat>,
+        options: &Options,
+        common: &Common,
+    ) -> anyhow::Result<Self> {
         let file = super::prepare(common)?;
         let before = Machine::here();
         let measured: Result<Vec<_>, UserError> = points
             .into_iter()
             .map(|point| {
                 let mut environment = environment(point.role, &point.lock)?;
-                environment.extend(little::environment(&point.job.seats));
+                environment.extend(little::environment(&seats));
                 environment.extend(point.variables.iter().cloned());
                 Ok(Measured { point, environment, rounds: Vec::new(), failure: None })
             })
             .collect();
         let mut series = Self { measured: measured?, busy: before.is_busy().then_some(before.load_average) };
+        let setup = Setup { name, machine: results::Machine::here(), options, seats };
         let rounds = common.rounds.unwrap_or(ROUNDS);
         let bar = crate::compare::bar(u64::from(rounds) * series.measured.len() as u64);
-        for _ in 0..rounds {
-            for measured in series.measured.iter_mut().filter(|measured| measured.failure.is_none()) {
-                bar.set_message(measured.point.lock.clone());
-                let report = measured.point.job.run(&measured.environment).and_then(|text| {
-                    serde_json::from_slice(&text)
-                        .context("the measuring process printed something else than its numbers")
-                });
-                match report {
-                    Ok(report) => measured.rounds.push(report),
-                    Err(failure) => measured.failure = Some(format!("{failure:#}")),
+        for round in 0..rounds {
+            for index in 0..series.measured.len() {
+                let measured = &mut series.measured[index];
+                if measured.failure.is_some() {
+                    continue;
                 }
+                bar.set_message(format!("{}, {} threads", measured.point.lock, measured.point.workload.threads()));
+                measured.measure(&setup, round);
                 bar.inc(1);
-            }
-            if let Some(file) = file.as_ref().filter(|file| !file.is_stream()) {
-                series.export(file, &before)?;
+                if let Some(file) = file.as_ref().filter(|file| !file.is_stream()) {
+                    series.export(file, &setup)?;
+                }
             }
         }
         bar.finish_and_clear();
         if let Some(file) = file.filter(OutputFile::is_stream) {
-            series.export(&file, &before)?;
+            series.export(&file, &setup)?;
         }
         Ok(series)
     }
 
-    fn export(&self, file: &OutputFile, machine: &Machine) -> anyhow::Result<()> {
-        let results: Vec<Value> = self.measured.iter().map(Measured::json).collect();
-        let document = json!({
-            "schema": 1,
-            "tool": concat!("lockswap ", env!("CARGO_PKG_VERSION")),
-            "simulated": false,
-            "machine": machine,
-            "results": results,
+    fn export(&self, file: &OutputFile, setup: &Setup<'_>) -> anyhow::Result<()> {
+        let options = setup.options;
+        let about = results::About {
+            simulated: false,
+            machine: &setup.machine,
+            workload: setup.name,
+            settings: &options.settings(),
+            seed: options.seed,
+        };
+        let seeded = |(round, report): (usize, &Report)| results::Round {
+            seed: options.seed.wrapping_add(round as u64),
+            report: report.clone(),
+            simulation: None,
+        };
+        let measurements = self.measured.iter().map(|Measured { point, rounds, .. }| results::Measurement {
+            lock: &point.lock,
+            workload: &point.workload,
+            little: options.little.as_ref().map(ToString::to_string),
+            seats: &setup.seats,
+            rounds: rounds.iter().enumerate().map(seeded).collect(),
         });
-        let written = file.replace(&serde_json::to_vec_pretty(&document)?);
-        written.with_context(|| format!("cannot write {}", file.path().display()))
+        let failed = |measured: &Measured| {
+            Some(results::Failed {
+                lock: measured.point.lock.clone(),
+                threads: measured.point.workload.threads(),
+                seed: options.seed.wrapping_add(measured.rounds.len() as u64),
+                what: measured.failure.clone()?,
+                config: measured.point.workload.config(),
+            })
+        };
+        let text = results::json(&about, measurements, self.measured.iter().filter_map(failed).collect())?;
+        crate::picture::replace(file, &text)
     }
 
     /// Prints `text`, then what went wrong; the exit status.

@@ -1,14 +1,13 @@
 //! `lockswap bench counter` and `bench kv`: throughput and fairness over threads.
 
-use super::job::{Job, Work};
-use super::series::{self, ns, rate, Options, Point, Series};
+use super::series::{self, ns, rate, Options, Series};
 use super::Common;
 use crate::selection::{INTERPOSED, PLAIN};
 use crate::terminal;
 use lockswap_locks::registry::Role;
 use lockswap_workloads::record::Detail;
+use lockswap_workloads::workload::Workload;
 use lockswap_workloads::{counter as counting, kv as map};
-use serde_json::{json, Map};
 use std::process::ExitCode;
 
 /// What all workloads of this sort take.
@@ -66,8 +65,8 @@ pub struct KvArgs {
     /// Share of inserts and removes, percent
     #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = series::percent)]
     updates: u32,
-    /// Steps computed between two operations; the paper's external work
-    #[arg(long, value_name = "STEPS", default_value_t = 32)]
+    /// Steps computed between two operations: the external work, of which the paper's figure 6 has none
+    #[arg(long, value_name = "STEPS", default_value_t = 0)]
     external: u64,
     #[command(flatten)]
     usual: Usual,
@@ -75,22 +74,22 @@ pub struct KvArgs {
 
 /// Runs `lockswap bench counter`.
 pub fn counter(args: &CounterArgs, common: &Common) -> anyhow::Result<ExitCode> {
-    measure(&args.usual, common, |threads| {
+    measure("counter", &args.usual, common, |threads| {
         let bare = counting::Config::bare(threads);
         let timing = args.usual.options.timing(bare.timing);
         let detail = args.usual.detail();
-        Work::Counter(counting::Config { inside: args.inside, outside: args.outside, timing, detail, ..bare })
+        Workload::Counter(counting::Config { inside: args.inside, outside: args.outside, timing, detail, ..bare })
     })
 }
 
 /// Runs `lockswap bench kv`.
 pub fn kv(args: &KvArgs, common: &Common) -> anyhow::Result<ExitCode> {
-    measure(&args.usual, common, |threads| {
+    measure("kv", &args.usual, common, |threads| {
         let paper = map::Config::new(threads);
         let timing = args.usual.options.timing(paper.timing);
-        Work::Kv(map::Config {
+        Workload::Kv(map::Config {
             keys: args.keys,
-            update_percent: args.updates,
+            updates: args.updates,
             external: args.external,
             timing,
             detail: args.usual.detail(),
@@ -99,20 +98,18 @@ pub fn kv(args: &KvArgs, common: &Common) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn measure(usual: &Usual, common: &Common, work: impl Fn(usize) -> Work) -> anyhow::Result<ExitCode> {
+fn measure(
+    name: &str,
+    usual: &Usual,
+    common: &Common,
+    workload: impl Fn(usize) -> Workload,
+) -> anyhow::Result<ExitCode> {
     let standard = ["futex", "ttas", "ticket", "mcs_spin", "mcs_stp", "cna", "shfllock-b"];
     let locks = series::locks(common, Role::Mutex, &[PLAIN, INTERPOSED], &standard)?;
     let seats = usual.options.seats(false)?;
-    let mut points = Vec::new();
-    for threads in usual.threads() {
-        for lock in &locks {
-            let about =
-                Map::from_iter([("little".to_owned(), json!(usual.options.little.as_ref().map(ToString::to_string)))]);
-            let job = Job { work: work(threads), seats: seats.clone() };
-            points.push(Point { lock: lock.clone(), role: Role::Mutex, about, job, variables: Vec::new() });
-        }
-    }
-    let series = Series::run(points, common)?;
+    let settings = usual.options.settle(usual.threads().into_iter().map(workload))?;
+    let points = series::points(settings, &locks, Role::Mutex);
+    let series = Series::run(name, points, seats, &usual.options, common)?;
     series.finish(&render(&series, locks.len(), usual.detail()))
 }
 

@@ -1,232 +1,327 @@
-//! What a sweep found: table, JSON, CSV and pictures.
+//! What a sweep found, as text: table, Markdown, JSON and CSV.
 
-use std::fmt::Write as _;
-use std::path::PathBuf;
+use lockswap_sim::{Stuck, Workload};
+use lockswap_workloads::report::{summary, Distribution, Report};
 
-use lockswap_plot::{Axis, Chart, Format, Series};
-use lockswap_sim::Finished;
-use lockswap_workloads::report::Report;
-use serde_json::{json, Value};
+use super::{Plan, Row};
+use crate::{results, terminal};
+use lockswap_sim::Failure;
 
-use super::{why, Plan, Row};
-use crate::terminal;
-
-/// What a picture shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
-    Throughput,
-    Fairness,
-    Latency,
+/// What the runs of one lock with so many threads gave.
+pub struct Point<'a> {
+    pub lock: &'a str,
+    pub threads: u32,
+    /// Seed by seed.
+    pub reports: Vec<&'a Report>,
+    /// Their medians, and the sums of their histograms.
+    pub summary: Report,
 }
 
-/// A picture to draw.
-#[derive(Clone, Debug)]
-pub struct Picture {
-    pub shown: Shown,
-    pub file: PathBuf,
-    format: Format,
-}
-
-/// Reads `throughput=FILE`.
-pub fn picture(text: &str) -> Result<Picture, String> {
-    let (what, file) = text.split_once('=').ok_or("write WHAT=FILE, as in throughput=curve.svg")?;
-    let shown = match what {
-        "throughput" => Shown::Throughput,
-        "fairness" => Shown::Fairness,
-        "latency" => Shown::Latency,
-        _ => return Err(format!("'{what}' cannot be drawn: use throughput, fairness or latency")),
+/// What has been found so far, in the order of the table.
+pub fn points<'a>(plan: &'a Plan, rows: &'a [Option<Row>]) -> Vec<Point<'a>> {
+    let settings = plan.locks.iter().flat_map(|lock| plan.threads.iter().map(move |threads| (lock, *threads)));
+    let point = |(lock, threads): (&'a String, u32)| {
+        let own = rows.iter().flatten().filter(|row| row.lock == *lock && row.threads == threads);
+        let reports: Vec<&Report> = own.filter_map(|row| Some(&row.outcome.as_ref().ok()?.report)).collect();
+        Some(Point { lock, threads, summary: summary(&reports)?, reports })
     };
-    let file = PathBuf::from(file);
-    let format = Format::of(&file).map_err(|error| error.to_string())?;
-    Ok(Picture { shown, file, format })
+    settings.filter_map(point).collect()
 }
 
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let values: Vec<f64> = values.collect();
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-}
-
-/// The runs of one lock with so many threads.
-fn runs<'a>(rows: &'a [Row], lock: &'a str, threads: u32) -> impl Iterator<Item = &'a Finished> {
-    rows.iter()
-        .filter(move |row| row.lock == lock && row.threads == threads)
-        .filter_map(|row| row.outcome.as_ref().ok())
-}
-
-fn time(ns: f64) -> String {
+/// A time in words.
+pub fn time(ns: f64) -> String {
     match ns {
-        ns if ns >= 999_500.0 => format!("{:.1} ms", ns / 1e6),
+        ns if ns >= 999_950_000.0 => format!("{:.2} s", ns / 1e9),
+        ns if ns >= 999_950.0 => format!("{:.1} ms", ns / 1e6),
         ns if ns >= 999.5 => format!("{:.1} us", ns / 1e3),
         ns => format!("{ns:.0} ns"),
     }
 }
 
-/// The table, and what its columns mean.
-pub fn table(plan: &Plan, rows: &[Row]) -> String {
+/// What is run, in a line or two.
+fn about(plan: &Plan) -> String {
     let mut text = format!("{}: {}, simulated\nworkload {}", plan.machine.id, plan.machine.title, plan.name);
     for (key, value) in &plan.settings {
-        let _ = write!(text, ", {key}={value}");
+        text += &format!(", {key}={value}");
     }
-    let seeds = if plan.seeds.len() > 1 { format!(", mean of {} seeds", plan.seeds.len()) } else { String::new() };
-    let _ = writeln!(text, ", {} of virtual time{seeds}\n", time(plan.duration as f64));
-    let times = rows.iter().filter_map(|row| row.outcome.as_ref().ok()).map(|run| run.report.timed.as_str()).next();
-    let timed = format!("{} p99", times.unwrap_or("wait"));
-    let headings =
-        ["lock", "threads", "M ops/s", "fairness", "waiters", "in node", "lock passes", "data comes", &timed];
-    let mut table = terminal::table(&headings, &[1, 2, 3, 4, 5, 6, 7, 8]);
-    for lock in &plan.locks {
-        for &threads in &plan.threads {
-            let of = |number: &dyn Fn(&Report) -> Option<f64>| {
-                mean(runs(rows, lock, threads).filter_map(|run| number(&run.report)))
-            };
-            let handoffs = |report: &Report| report.handoffs.clone().filter(|handoffs| handoffs.count > 0);
-            let show = |number: Option<f64>, form: &dyn Fn(f64) -> String| number.map_or_else(|| "-".to_owned(), form);
-            table.add_row([
-                lock.clone(),
-                threads.to_string(),
-                show(of(&|report| Some(report.throughput / 1e6)), &|number| format!("{number:.3}")),
-                show(of(&|report| Some(report.fairness_factor)), &|number| format!("{number:.3}")),
-                show(of(&|report| report.waiters), &|number| format!("{number:.1}")),
-                show(of(&|report| Some(100.0 * handoffs(report)?.within_node)), &|number| format!("{number:.0} %")),
-                show(of(&|report| handoffs(report)?.contention_ns), &time),
-                show(of(&|report| handoffs(report)?.handover_ns), &time),
-                show(of(&|report| Some(report.latency.get("all")?.p99_ns as f64)), &time),
-            ]);
+    text += &format!(", {} of virtual time", time(plan.duration as f64));
+    if plan.seeds.len() > 1 {
+        text += &format!(", medians of {} seeds", plan.seeds.len());
+    }
+    text
+}
+
+const LEGEND: &str = "\
+fairness: share of the busier half of the threads, 0.5 is fair. waiters: threads that wait for the lock, on average.
+in node: hand-offs within a NUMA node. lock passes: from the end of a critical section to the begin of the next one
+that waited for it. data comes: time that the critical section takes for its data.";
+
+/// The headings of the table, and its rows; a lock that could not be measured has dashes.
+fn cells(plan: &Plan, points: &[Point<'_>]) -> (Vec<String>, Vec<Vec<String>>) {
+    let timed = points.first().map_or("wait", |point| point.summary.timed.as_str());
+    let little = points.iter().any(|point| point.summary.latency.contains_key("little"));
+    let mut headings: Vec<String> =
+        ["lock", "threads", "M ops/s", "fairness", "waiters", "in node", "lock passes", "data comes"]
+            .map(str::to_owned)
+            .to_vec();
+    headings.extend([format!("{timed} P99"), "longest".to_owned()]);
+    if little {
+        headings.extend(["big P99", "little P99"].map(str::to_owned));
+    }
+    let row = |lock: &String, threads: u32| {
+        let report = points.iter().find(|point| point.lock == lock && point.threads == threads);
+        let report = report.map(|point| &point.summary);
+        let show = |number: Option<f64>, form: &dyn Fn(f64) -> String| number.map_or_else(|| "-".to_owned(), form);
+        let handoffs = report.and_then(|report| report.handoffs.as_ref()).filter(|handoffs| handoffs.count > 0);
+        let latency = |kind: &str, pick: fn(&Distribution) -> u64| {
+            let times = report.and_then(|report| report.latency.get(kind)).filter(|times| times.count > 0);
+            show(times.map(|times| pick(times) as f64), &time)
+        };
+        let mut row = vec![
+            lock.clone(),
+            threads.to_string(),
+            show(report.map(|report| report.throughput / 1e6), &|number| format!("{number:.3}")),
+            show(report.map(|report| report.fairness_factor), &|number| format!("{number:.3}")),
+            show(report.and_then(|report| report.waiters), &|number| format!("{number:.1}")),
+            show(handoffs.map(|handoffs| 100.0 * handoffs.within_node), &|number| format!("{number:.0} %")),
+            show(handoffs.and_then(|handoffs| handoffs.contention_ns), &time),
+            show(handoffs.and_then(|handoffs| handoffs.handover_ns), &time),
+            latency("all", |times| times.p99_ns),
+            latency("all", |times| times.max_ns),
+        ];
+        if little {
+            row.extend(["big", "little"].map(|kind| latency(kind, |times| times.p99_ns)));
         }
+        row
+    };
+    let rows = plan.locks.iter().flat_map(|lock| plan.threads.iter().map(move |threads| row(lock, *threads)));
+    (headings, rows.collect())
+}
+
+/// The table, and what its columns mean.
+pub fn table(plan: &Plan, points: &[Point<'_>]) -> String {
+    let (headings, rows) = cells(plan, points);
+    let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
+    let mut table = terminal::table(&headings, &(1..headings.len()).collect::<Vec<_>>());
+    rows.into_iter().for_each(|row| {
+        table.add_row(row);
+    });
+    format!("{}\n\n{}\n{LEGEND}\n", about(plan), terminal::lines(&table))
+}
+
+/// The same in Markdown.
+pub fn markdown(plan: &Plan, points: &[Point<'_>]) -> String {
+    let (headings, rows) = cells(plan, points);
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let rule = format!("|---|{}\n", "--:|".repeat(headings.len() - 1));
+    let rows: String = rows.iter().map(|row| line(row)).collect();
+    format!("{}\n\n{}{rule}{rows}\n{LEGEND}\n", about(plan), line(&headings))
+}
+
+/// What a run failed of, for people.
+pub fn why(failure: &Failure) -> String {
+    let (what, threads) = match failure {
+        Failure::NoSuchLock => return "no such lock".into(),
+        Failure::Stuck(Stuck::Deadlock(threads)) => ("deadlock: nothing will happen any more", threads),
+        Failure::Stuck(Stuck::Livelock(threads)) => {
+            ("livelock: threads go on and on, and none comes to its end", threads)
+        }
+        Failure::Stuck(Stuck::Late(threads)) => {
+            ("no end: 100 s of virtual time after the measurement threads still run", threads)
+        }
+    };
+    const SHOWN: usize = 16;
+    let mut text = format!("{what}\n");
+    for line in threads.iter().take(SHOWN) {
+        text += &format!("  {line}\n");
     }
-    text += &terminal::lines(&table);
-    text +=
-        "\nfairness: share of the busier half of the threads, 0.5 is fair. in node: hand-offs within a NUMA node.\n\
-             lock passes: from the end of a critical section to the begin of the next one that waited for it.\n\
-             data comes: time that the critical section takes for its data.\n";
+    if threads.len() > SHOWN {
+        text += &format!("  and {} more\n", threads.len() - SHOWN);
+    }
     text
 }
 
 /// What went wrong, run by run.
-pub fn failures(rows: &[Row]) -> String {
-    let failed = rows.iter().filter_map(|row| Some((row, row.outcome.as_ref().err()?)));
+pub fn failures(rows: &[Option<Row>]) -> String {
+    let failed = rows.iter().flatten().filter_map(|row| Some((row, row.outcome.as_ref().err()?)));
     failed
         .map(|(row, failure)| format!("{} with {} threads, seed {}: {}", row.lock, row.threads, row.seed, why(failure)))
         .collect()
 }
 
 /// Everything, the same for the same seed on every host.
-pub fn json(plan: &Plan, rows: &[Row]) -> serde_json::Result<Vec<u8>> {
-    let result = |row: &Row| {
-        let mut object = match &row.outcome {
-            Ok(run) => {
-                let mut object = serde_json::to_value(&run.report).unwrap_or_default();
-                object["simulation"] = json!({
-                    "memory_operations": run.totals.operations,
-                    "misses": run.totals.misses,
-                    "virtual_ns": run.totals.end / 1000,
-                });
-                object
-            }
-            Err(failure) => json!({ "threads": row.threads, "failure": why(failure) }),
-        };
-        object["lock"] = Value::from(row.lock.clone());
-        object["seed"] = Value::from(row.seed);
-        object
+pub fn json(plan: &Plan, rows: &[Option<Row>]) -> serde_json::Result<Vec<u8>> {
+    let machine = results::Machine {
+        id: plan.machine.id.clone(),
+        title: plan.machine.title.clone(),
+        cpus: plan.machine.cpu_count(),
+        host: None,
     };
-    let document = json!({
-        "schema": 1,
-        "tool": concat!("lockswap ", env!("CARGO_PKG_VERSION")),
-        "simulated": true,
-        "machine": { "id": plan.machine.id, "title": plan.machine.title, "cpus": plan.machine.cpu_count() },
-        "workload": { "name": plan.name, "config": plan.workload.to_json() },
-        "settings": plan.settings.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>(),
-        "duration_ns": plan.duration,
-        "results": rows.iter().map(result).collect::<Vec<_>>(),
+    let settings: Vec<String> = plan.settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let about = results::About {
+        simulated: true,
+        machine: &machine,
+        workload: &plan.name,
+        settings: &settings,
+        seed: plan.seeds[0],
+    };
+    let workloads: Vec<Workload> = plan.threads.iter().map(|&threads| plan.workload(threads)).collect();
+    let settings = plan.locks.iter().flat_map(|lock| workloads.iter().map(move |workload| (lock, workload)));
+    let measurements = settings.map(|(lock, workload)| results::Measurement {
+        lock,
+        workload,
+        little: None,
+        seats: &[],
+        rounds: rounds(rows, lock, workload.threads() as u32),
     });
-    let mut text = serde_json::to_vec_pretty(&document)?;
-    text.push(b'\n');
-    Ok(text)
-}
-
-/// One line per run.
-pub fn csv(plan: &Plan, rows: &[Row]) -> String {
-    let mut text = "machine,workload,lock,threads,seed,throughput,fairness_factor,cv,jain,waiters,within_core,within_llc,within_node,\
-                    contention_ns,handover_ns,p50_ns,p99_ns,max_ns\n"
-        .to_owned();
-    for row in rows {
-        let Ok(run) = &row.outcome else { continue };
-        let report = &run.report;
-        let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
-        let handoffs = report.handoffs.as_ref();
-        let latency = report.latency.get("all");
-        let fields = [
-            // A path may hold a comma.
-            format!("\"{}\"", plan.machine.id.replace('"', "\"\"")),
-            plan.name.clone(),
-            row.lock.clone(),
-            row.threads.to_string(),
-            row.seed.to_string(),
-            report.throughput.to_string(),
-            report.fairness_factor.to_string(),
-            report.cv.to_string(),
-            report.jain.to_string(),
-            number(report.waiters),
-            number(handoffs.map(|handoffs| handoffs.within_core)),
-            number(handoffs.map(|handoffs| handoffs.within_llc)),
-            number(handoffs.map(|handoffs| handoffs.within_node)),
-            number(handoffs.and_then(|handoffs| handoffs.contention_ns)),
-            number(handoffs.and_then(|handoffs| handoffs.handover_ns)),
-            number(latency.map(|latency| latency.p50_ns as f64)),
-            number(latency.map(|latency| latency.p99_ns as f64)),
-            number(latency.map(|latency| latency.max_ns as f64)),
-        ];
-        text += &fields.join(",");
-        text.push('\n');
-    }
-    text
-}
-
-/// The file of a picture.
-pub fn draw(picture: &Picture, plan: &Plan, rows: &[Row]) -> Vec<u8> {
-    chart(picture.shown, plan, rows).render(picture.format)
-}
-
-fn chart(shown: Shown, plan: &Plan, rows: &[Row]) -> Chart {
-    let title = format!("{} on {} (simulated)", plan.name, plan.machine.title);
-    let threads = || Axis::log("threads").ticks(plan.threads.iter().map(|threads| f64::from(*threads)));
-    let over_threads = |number: fn(&Report) -> f64| {
-        plan.locks.iter().map(move |lock| {
-            let points = plan.threads.iter().filter_map(|&threads| {
-                Some((f64::from(threads), mean(runs(rows, lock, threads).map(|run| number(&run.report)))?))
-            });
-            Series::new(lock, points.collect::<Vec<_>>())
+    let failed = |row: &Row| {
+        Some(results::Failed {
+            lock: row.lock.clone(),
+            threads: row.threads as usize,
+            seed: row.seed,
+            what: why(row.outcome.as_ref().err()?),
+            config: plan.workload(row.threads).config(),
         })
     };
-    match shown {
-        Shown::Throughput => {
-            let mut chart = Chart::new(title, threads(), Axis::linear("M ops/s").from_zero());
-            chart.series.extend(over_threads(|report| report.throughput / 1e6));
-            chart
-        }
-        Shown::Fairness => {
-            let mut chart = Chart::new(title, threads(), Axis::linear("fairness factor").range(0.5, 1.0));
-            chart.series.extend(over_threads(|report| report.fairness_factor));
-            chart
-        }
-        Shown::Latency => {
-            let mut chart = Chart::new(title, Axis::log("time (ns)"), Axis::linear("share not longer").range(0.0, 1.0));
-            for lock in &plan.locks {
-                for &threads in &plan.threads {
-                    // The first seed: distributions of several do not add up to one.
-                    let Some(latency) = runs(rows, lock, threads).find_map(|run| run.report.latency.get("all")) else {
-                        continue;
-                    };
-                    let mut below = 0;
-                    let points = latency.histogram.iter().map(|&(ns, count)| {
-                        below += count;
-                        (ns as f64, below as f64 / latency.count.max(1) as f64)
-                    });
-                    let name = if plan.threads.len() > 1 { format!("{lock}, {threads} threads") } else { lock.clone() };
-                    chart.series.push(Series::new(name, points.collect::<Vec<_>>()));
-                }
+    results::json(&about, measurements, rows.iter().flatten().filter_map(failed).collect())
+}
+
+/// The runs of one lock with so many threads, as rounds.
+fn rounds(rows: &[Option<Row>], lock: &str, threads: u32) -> Vec<results::Round> {
+    let of = |row: &Row| {
+        let run = row.outcome.as_ref().ok()?;
+        let simulation = results::Simulation {
+            memory_operations: run.totals.operations,
+            misses: run.totals.misses,
+            virtual_ns: run.totals.end / 1000,
+        };
+        Some(results::Round { seed: row.seed, report: run.report.clone(), simulation: Some(simulation) })
+    };
+    rows.iter().flatten().filter(|row| row.lock == lock && row.threads == threads).filter_map(of).collect()
+}
+
+/// One line per run, with the names of the JSON's fields; what there is not is empty.
+pub fn csv(plan: &Plan, rows: &[Option<Row>]) -> anyhow::Result<Vec<u8>> {
+    let mut file = csv::Writer::from_writer(Vec::new());
+    file.write_record([
+        "machine",
+        "workload",
+        "lock",
+        "threads",
+        "seed",
+        "ops",
+        "throughput",
+        "fairness_factor",
+        "cv",
+        "jain",
+        "round_ns",
+        "waiters",
+        "handoffs",
+        "within_core",
+        "within_llc",
+        "within_node",
+        "contention_ns",
+        "handover_ns",
+        "timed",
+        "p50_ns",
+        "p99_ns",
+        "p999_ns",
+        "max_ns",
+        "big_p99_ns",
+        "little_p99_ns",
+        "failure",
+    ])?;
+    for row in rows.iter().flatten() {
+        let begin = [&plan.machine.id, &plan.name, &row.lock, &row.threads.to_string(), &row.seed.to_string()];
+        let rest = match &row.outcome {
+            Ok(run) => numbers(&run.report),
+            Err(failure) => {
+                let mut rest = vec![String::new(); 20];
+                rest.push(why(failure).trim_end().to_owned());
+                rest
             }
-            chart
+        };
+        file.write_record(begin.into_iter().chain(&rest))?;
+    }
+    Ok(file.into_inner()?)
+}
+
+/// A run's fields from `ops` to `failure`.
+fn numbers(report: &Report) -> Vec<String> {
+    let show = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
+    let handoffs = report.handoffs.as_ref();
+    let times = |kind: &str| report.latency.get(kind).filter(|times| times.count > 0);
+    let all = times("all");
+    vec![
+        report.ops.to_string(),
+        report.throughput.to_string(),
+        report.fairness_factor.to_string(),
+        report.cv.to_string(),
+        report.jain.to_string(),
+        report.round_ns.to_string(),
+        show(report.waiters),
+        show(handoffs.map(|handoffs| handoffs.count as f64)),
+        show(handoffs.map(|handoffs| handoffs.within_core)),
+        show(handoffs.map(|handoffs| handoffs.within_llc)),
+        show(handoffs.map(|handoffs| handoffs.within_node)),
+        show(handoffs.and_then(|handoffs| handoffs.contention_ns)),
+        show(handoffs.and_then(|handoffs| handoffs.handover_ns)),
+        report.timed.clone(),
+        show(all.map(|times| times.p50_ns as f64)),
+        show(all.map(|times| times.p99_ns as f64)),
+        show(all.map(|times| times.p999_ns as f64)),
+        show(all.map(|times| times.max_ns as f64)),
+        show(times("big").map(|times| times.p99_ns as f64)),
+        show(times("little").map(|times| times.p99_ns as f64)),
+        String::new(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockswap_sim::{Finished, Machine, Totals};
+
+    fn plan() -> Plan {
+        Plan {
+            machine: Machine::built_in("apple-m1", &[]).expect("a machine"),
+            name: "counter".into(),
+            workload: Workload::named("counter").expect("a workload"),
+            locks: vec!["cna".into(), "ttas".into()],
+            threads: vec![20],
+            duration: 1_000_000,
+            seeds: vec![5, 6],
+            settings: Vec::new(),
         }
+    }
+
+    fn row(lock: &str, seed: u64, outcome: Result<Finished, Failure>) -> Option<Row> {
+        Some(Row { lock: lock.into(), threads: 20, seed, outcome })
+    }
+
+    fn stopped() -> Failure {
+        let threads = (0..20).map(|n| format!("thread {n} on CPU 0 watches cache lines [7] at cna.rs:9")).collect();
+        Failure::Stuck(Stuck::Deadlock(threads))
+    }
+
+    /// A lock that stopped with one seed keeps the results of the other one and is named with all that is known.
+    #[test]
+    fn a_deadlock_stands_in_every_output() {
+        let report = Report { threads: 20, ops: 3, throughput: 3e6, ..Report::default() };
+        let finished = Finished { report, totals: Totals::default(), cpu_time: 0 };
+        let (plan, rows) = (plan(), [row("cna", 5, Ok(finished)), row("cna", 6, Err(stopped())), None]);
+        let said = failures(&rows);
+        assert!(said.starts_with("cna with 20 threads, seed 6: deadlock: nothing will happen any more\n"), "{said}");
+        assert!(said.contains("thread 15 on CPU 0 watches cache lines [7] at cna.rs:9\n  and 4 more\n"), "{said}");
+        let json: serde_json::Value = serde_json::from_slice(&json(&plan, &rows).expect("JSON")).expect("JSON");
+        let found = (&json["failures"][0]["lock"], &json["failures"][0]["seed"], &json["results"][0]["rounds"][1]);
+        assert_eq!(found, (&"cna".into(), &6.into(), &serde_json::Value::Null));
+        assert_eq!((json["results"].as_array().map(Vec::len), &json["results"][0]["ops"]), (Some(1), &3.into()));
+        let csv = String::from_utf8(csv(&plan, &rows).expect("CSV")).expect("text");
+        assert!(csv.contains("cna,20,6,,") && csv.contains("deadlock"), "{csv}");
+        let table = table(&plan, &points(&plan, &rows));
+        let fields: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().take(3).collect()).collect();
+        assert!(fields.contains(&vec!["cna", "20", "3.000"]) && fields.contains(&vec!["ttas", "20", "-"]), "{table}");
+        assert!(markdown(&plan, &points(&plan, &rows)).contains("| ttas | 20 | - |"));
     }
 }

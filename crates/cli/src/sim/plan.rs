@@ -3,10 +3,11 @@
 use std::fs;
 
 use lockswap_locks::registry::{self, Role};
-use lockswap_sim::{Invalid, Job, Machine, Workload};
+use lockswap_sim::{Job, Machine, Workload};
+use lockswap_workloads::invalid::Invalid;
 
 use super::SimArgs;
-use crate::error::{UserError, USAGE};
+use crate::error::UserError;
 
 /// All runs of a sweep.
 pub struct Plan {
@@ -20,66 +21,108 @@ pub struct Plan {
     pub settings: Vec<(String, String)>,
 }
 
-fn user(invalid: Invalid) -> UserError {
-    UserError::new(invalid.what, invalid.remedy).with_status(USAGE)
-}
-
-/// Keys that begin like this are the machine's.
+/// Keys of the machine have a section in front, those of workloads have none.
 fn is_the_machines(key: &str) -> bool {
-    let section = key.split('.').next().unwrap_or_default();
-    key.contains('.') && ["topology", "kind", "latency", "core", "fabric", "scheduler"].contains(&section)
+    key.contains('.')
 }
 
-/// The machine called `name`, or that of the file of that name.
+/// The machine called `name`, or that of the file of that name; the one that this runs on may have to be probed.
 pub fn machine(name: &str, changes: &[(String, String)]) -> Result<Machine, UserError> {
+    if name == super::host::NAME {
+        return super::host::machine(changes);
+    }
     if !name.contains('/') && !name.ends_with(".toml") {
-        return Machine::built_in(name, changes).map_err(user);
+        return Ok(Machine::built_in(name, changes)?);
     }
     let text = fs::read_to_string(name)
         .map_err(|error| UserError::new(format!("cannot read the machine file {name}: {error}"), "check its path"))?;
-    Machine::parse(name, &text, changes).map_err(user)
+    Ok(Machine::parse(name, &text, changes)?)
 }
 
 /// The ids of the locks that can be simulated: those of the catalogue, not glibc's.
-fn simulated(role: Role) -> impl Iterator<Item = &'static str> {
+pub(super) fn simulated(role: Role) -> impl Iterator<Item = &'static str> {
     registry::ENTRIES
         .iter()
         .filter(move |entry| entry.role == role && !entry.path.is_empty())
         .map(|entry| entry.info.id)
 }
 
+/// Workloads with more threads than CPUs. Waits that spin then end in naps, as those of the shipped library do on hardware.
+const CROWDED: [&str; 2] = ["oversub", "epochs-oversub"];
+
+/// The key that says how waits that spin end.
+const PATIENCE: &str = "scheduler.patience";
+
+/// The locks that are asked for, each once, or those that suit the workload.
+fn locks(args: &SimArgs, role: Role) -> Result<Vec<String>, UserError> {
+    let standard: &[&str] = match args.workload.as_str() {
+        "ncs" => &["ttas", "ticket", "mcs_spin", "c-bo-mcs_spin", "shfllock", "ron"],
+        "epochs-oversub" => &["mcs_stp", "asl-blocking"],
+        "oversub" => &["futex", "ttas", "ticket", "mcs_spin", "mcs_stp", "cna", "shfllock-b"],
+        name if name.starts_with("epochs") => &["mcs_spin", "asl"],
+        _ => &["mcs_spin", "cna", "ticket", "ttas"],
+    };
+    let chosen: Vec<&str> = match (args.all, args.locks.is_empty()) {
+        (false, true) if role == Role::Mutex => standard.to_vec(),
+        (false, false) => args.locks.iter().map(String::as_str).collect(),
+        _ => simulated(role).collect(),
+    };
+    let mut locks: Vec<String> = Vec::new();
+    for lock in chosen {
+        if !simulated(role).any(|id| id == lock) {
+            let what = format!("there is no {} lock '{lock}' to simulate", role.name());
+            return Err(Invalid::unknown(what, lock, simulated(role)).into());
+        }
+        if !locks.iter().any(|known| known == lock) {
+            locks.push(lock.to_owned());
+        }
+    }
+    Ok(locks)
+}
+
 impl Plan {
     /// The plan that the arguments ask for.
     pub fn new(args: &SimArgs) -> Result<Self, UserError> {
-        let (of_machine, own): (Vec<_>, Vec<_>) = args.set.iter().cloned().partition(|(key, _)| is_the_machines(key));
+        let mut workload = Workload::named(&args.workload)?;
+        let is_crowded = CROWDED.contains(&args.workload.as_str());
+        let mut settings = args.set.clone();
+        if is_crowded && !settings.iter().any(|(key, _)| key == PATIENCE) {
+            settings.insert(0, (PATIENCE.into(), "true".into()));
+        }
+        let (of_machine, own): (Vec<_>, Vec<_>) = settings.iter().cloned().partition(|(key, _)| is_the_machines(key));
         let machine = machine(&args.machine, &of_machine)?;
-        let Some(mut workload) = Workload::named(&args.workload) else {
-            let remedy = format!("use one of: {}", Workload::NAMES.join(", "));
-            return Err(UserError::new(format!("there is no workload '{}'", args.workload), remedy).with_status(USAGE));
-        };
-        for (key, value) in &own {
-            workload.set(key, value).map_err(user)?;
-        }
+        own.iter().try_for_each(|(key, value)| workload.set(key, value)).map_err(|mut invalid| {
+            invalid.remedy += "; keys of the machine have a section, as in latency.remote=130";
+            invalid
+        })?;
         let role = if workload.wants_rwlocks() { Role::RwLock } else { Role::Mutex };
-        let mut locks = args.locks.clone();
-        if role == Role::RwLock && args.locks == SimArgs::DEFAULT_LOCKS {
-            locks = simulated(role).map(str::to_owned).collect();
-        }
-        for lock in &locks {
-            if !simulated(role).any(|id| id == lock) {
-                let what = format!("there is no {} lock '{lock}' to simulate", role.name());
-                let remedy = format!("use one of: {}", simulated(role).collect::<Vec<_>>().join(", "));
-                return Err(UserError::new(what, remedy).with_status(USAGE));
+        let locks = locks(args, role)?;
+        let mut threads: Vec<u32> = Vec::new();
+        for wanted in &args.threads {
+            if !threads.contains(wanted) {
+                threads.push(*wanted);
             }
         }
-        let mut threads = args.threads.clone();
         if threads.is_empty() {
             let cpus = machine.cpu_count() as u32;
-            threads = (0..12).map(|n| 1 << n).take_while(|n| *n < cpus).chain([cpus]).collect();
+            threads = match is_crowded {
+                true => vec![2 * cpus],
+                false => (0..12).map(|n| 1 << n).take_while(|n| *n < cpus).chain([cpus]).collect(),
+            };
         }
+        let duration = args.duration.unwrap_or(match args.workload.as_str() {
+            "epochs-variable" => 350_000_000,
+            _ if is_crowded => 200_000_000,
+            _ => 20_000_000,
+        });
         let seeds = (args.seed..).take(args.seeds as usize).collect();
-        let (name, duration, settings) = (args.workload.clone(), args.duration, args.set.clone());
+        let name = args.workload.clone();
         Ok(Plan { machine, name, workload, locks, threads, duration, seeds, settings })
+    }
+
+    /// What so many threads do.
+    pub fn workload(&self, threads: u32) -> Workload {
+        self.workload.clone().with(threads as usize, self.duration)
     }
 
     /// The runs, by lock, number of threads and seed.
@@ -88,8 +131,7 @@ impl Plan {
         for lock in &self.locks {
             for threads in &self.threads {
                 for seed in &self.seeds {
-                    let workload = self.workload.clone().with(*threads as usize, self.duration);
-                    jobs.push(Job { machine: &self.machine, workload, lock, seed: *seed });
+                    jobs.push(Job { machine: &self.machine, workload: self.workload(*threads), lock, seed: *seed });
                 }
             }
         }

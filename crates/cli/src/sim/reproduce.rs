@@ -1,5 +1,6 @@
 //! `lockswap sim reproduce`: what the papers claim, next to what the simulated machines show.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -60,9 +61,12 @@ struct Claim {
     duration: String,
     #[serde(default)]
     metric: Metric,
+    #[serde(default = "all")]
+    class: String,
     of: Run,
     #[serde(default)]
     to: Vec<Run>,
+    under: Option<Limit>,
     #[serde(default = "one")]
     scale: f64,
     value: f64,
@@ -77,6 +81,8 @@ struct Claim {
 struct Run {
     lock: String,
     threads: usize,
+    /// Of this run, if not the claim's.
+    class: Option<String>,
     #[serde(default)]
     set: Vec<String>,
 }
@@ -89,7 +95,21 @@ enum Metric {
     FairnessFactor,
     HandoverNs,
     P99Ns,
-    P99LittleNs,
+    Waiters,
+}
+
+/// A bound on the times of a class of threads or epochs.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Limit {
+    class: String,
+    p99_ns: f64,
+}
+
+impl Limit {
+    fn holds(&self, report: &Report) -> bool {
+        report.latency.get(&self.class).is_some_and(|times| times.p99_ns as f64 <= self.p99_ns)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
@@ -115,18 +135,22 @@ fn usual_duration() -> String {
     "20ms".into()
 }
 
+fn all() -> String {
+    "all".into()
+}
+
 fn one() -> f64 {
     1.0
 }
 
 impl Metric {
-    fn of(self, report: &Report) -> Option<f64> {
+    fn of(self, class: &str, report: &Report) -> Option<f64> {
         match self {
             Metric::Throughput => Some(report.throughput),
             Metric::FairnessFactor => Some(report.fairness_factor),
             Metric::HandoverNs => report.handoffs.as_ref()?.handover_ns,
-            Metric::P99Ns => Some(report.latency.get("all")?.p99_ns as f64),
-            Metric::P99LittleNs => Some(report.latency.get("little")?.p99_ns as f64),
+            Metric::P99Ns => Some(report.latency.get(class)?.p99_ns as f64),
+            Metric::Waiters => report.waiters,
         }
     }
 }
@@ -172,11 +196,16 @@ impl Claim {
 
     /// The claim's number in runs with one seed, in the order of [`Claim::runs`].
     fn number(&self, rows: &[&Row]) -> Option<f64> {
-        let value = |row: &&Row| self.metric.of(&row.outcome.as_ref().ok()?.report);
-        let own = value(rows.first()?)?;
-        let others: Vec<f64> = rows[1..].iter().map(value).collect::<Option<_>>()?;
-        let best = others.into_iter().reduce(f64::max);
-        Some(best.map_or(own / self.scale, |best| own / best))
+        let reports: Vec<&Report> =
+            rows.iter().map(|row| Some(&row.outcome.as_ref().ok()?.report)).collect::<Option<_>>()?;
+        let value = |(run, report): (&Run, &&Report)| self.metric.of(run.class.as_ref().unwrap_or(&self.class), report);
+        let own = value((&self.of, reports.first()?))?;
+        if self.to.is_empty() {
+            return Some(own / self.scale);
+        }
+        let within = |(_, report): &(&Run, &&Report)| self.under.as_ref().is_none_or(|limit| limit.holds(report));
+        let others = self.to.iter().zip(&reports[1..]).filter(within).map(value).collect::<Option<Vec<f64>>>()?;
+        others.into_iter().reduce(f64::max).map(|best| own / best)
     }
 }
 
@@ -197,19 +226,28 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
         .map(|path| OutputFile::prepare(path).with_context(|| format!("cannot write {}", path.display())));
     let json = json.transpose()?;
     let machines: Vec<Machine> = claims.iter().map(machine).collect::<Result<_, _>>()?;
-    let mut jobs = Vec::new();
+    let (mut jobs, mut known) = (Vec::new(), HashMap::new());
+    // What each claim needs, seed by seed, run by run. Claims share runs.
+    let mut needs = Vec::new();
     for (claim, machine) in claims.iter().zip(&machines) {
         for seed in 1..=u64::from(args.seeds) {
-            jobs.extend(claim.runs().map(|run| Job { machine, workload: workload(claim, run), lock: &run.lock, seed }));
+            for run in claim.runs() {
+                let workload = workload(claim, run);
+                let key = (&claim.machine, &claim.machine_set, format!("{workload:?}"), &run.lock, seed);
+                needs.push(*known.entry(key).or_insert_with(|| {
+                    jobs.push(Job { machine, workload, lock: &run.lock, seed });
+                    jobs.len() - 1
+                }));
+            }
         }
     }
     let rows = run_all(&jobs);
-    let mut rest = rows.iter();
+    let mut rest = needs.into_iter();
     let mut outcomes = Vec::new();
     for claim in &claims {
         let (mut simulated, mut failures) = (Vec::new(), Vec::new());
         for _ in 0..args.seeds {
-            let own: Vec<&Row> = rest.by_ref().take(1 + claim.to.len()).collect();
+            let own: Vec<&Row> = rest.by_ref().take(1 + claim.to.len()).map(|index| &rows[index]).collect();
             simulated.extend(claim.number(&own));
             failures.extend(own.iter().filter_map(|row| {
                 Some(format!("{} with {} threads: {}", row.lock, row.threads, why(row.outcome.as_ref().err()?)))

@@ -12,10 +12,11 @@ fn bench(args: &[&str]) -> (String, Value) {
 
 /// The results of a workload, each with what every result has.
 fn results(exported: &Value) -> &[Value] {
-    assert_eq!((&exported["schema"], &exported["simulated"]), (&Value::from(1), &Value::from(false)));
+    crate::check_schema(exported);
+    assert_eq!((&exported["simulated"], &exported["machine"]["id"]), (&Value::from(false), &Value::from("here")));
     let results = exported["results"].as_array().unwrap();
     for result in results {
-        assert_eq!(result["failure"], Value::Null, "{result}");
+        assert_eq!(result["workload"], exported["workload"]["name"], "{result}");
         let threads = result["threads"].as_u64().unwrap() as usize;
         assert!(result["throughput"].as_f64().is_some_and(|rate| rate > 0.0), "{result}");
         assert!(result["fairness_factor"].as_f64().is_some_and(|share| (0.5..=1.0).contains(&share)), "{result}");
@@ -48,7 +49,7 @@ fn oversub_takes_rwlocks_too() {
     assert!(shown.contains("5 threads, 90 % of the operations read"), "{shown}");
     let results = results(&exported);
     assert_eq!(locks(results), ["pthread", "interposed-pthread", "bravo"]);
-    assert!(results.iter().all(|result| result["workload"] == "readers"));
+    assert!(results.iter().all(|result| result["config"]["reads"] == 90));
 }
 
 /// With and without a context that lives from acquisition to release.
@@ -63,6 +64,20 @@ fn direct_measures_each_lock_twice() {
         for id in ["kv", "uncontended"] {
             assert!(lock["rounds"][0][id].as_f64().is_some_and(|ns| ns > 0.0), "{lock}");
         }
+    }
+}
+
+/// How fast it is depends on who else runs; what was run does not.
+#[test]
+fn the_simulator_is_measured_next_to_its_targets() {
+    let (shown, exported) = bench(&["simulator"]);
+    assert!(shown.contains(">= 10 M") && shown.contains("of 8 targets reached"), "{shown}");
+    let runs = exported["runs"].as_array().unwrap();
+    let threads: Vec<_> = runs.iter().map(|run| run["threads"].as_u64().unwrap()).collect();
+    assert_eq!(threads, [72, 72, 72, 72, 72, 192, 192, 4095]);
+    for run in runs {
+        assert!(run["memory_operations"].as_u64().is_some_and(|count| count > 100_000), "{run}");
+        assert!(run["cpu_seconds"][0].as_f64().is_some_and(|seconds| seconds > 0.0), "{run}");
     }
 }
 
@@ -84,7 +99,8 @@ fn ncs_reports_hand_over_and_contention_time() {
         assert!(result["handoffs"]["count"].is_u64() && result["round_ns"].is_f64(), "{result}");
         assert!(result["waiters"].as_f64().is_some_and(|waiters| (0.0..=2.0).contains(&waiters)), "{result}");
     }
-    let settings: Vec<_> = results.iter().map(|r| (r["ncs_ns"].as_u64(), r["lines"].as_u64())).collect();
+    let settings: Vec<_> =
+        results.iter().map(|r| (r["config"]["ncs"].as_u64(), r["config"]["lines"].as_u64())).collect();
     assert_eq!(settings[..2], [(Some(0), Some(2)), (Some(0), Some(0))]);
 }
 
@@ -101,11 +117,11 @@ fn epochs_show_targets_by_the_kind_of_cpu() {
     assert!(shown.contains("P99/SLO") && shown.contains("1 lock, sections of 8, 12, 20, 24 lines"), "{shown}");
     let results = results(&exported);
     assert_eq!(locks(results), ["mcs_spin", "asl", "asl", "asl", "futex"]);
-    let targets: Vec<_> = results.iter().map(|result| result["slo_ns"].as_u64()).collect();
+    let targets: Vec<_> = results.iter().map(|result| result["config"]["slo"].as_u64()).collect();
     assert_eq!(targets, [None, None, Some(100_000), Some(1_000_000), None]);
     for result in results {
         assert_eq!(result["little"], "1:3");
-        assert_eq!(result["little_p99_to_slo"].is_f64(), result["slo_ns"].is_u64(), "{result}");
+        assert_eq!(result["little_p99_to_slo"].is_f64(), result["config"]["slo"].is_u64(), "{result}");
         for kind in ["all", "big", "little"] {
             assert!(result["latency"][kind]["p99_ns"].is_u64(), "{kind}: {result}");
         }
@@ -119,8 +135,13 @@ fn the_papers_other_epochs_run() {
     let (shown, exported) = bench(&["epochs", "--bench", "3", "--long", "50", "--lock", "asl", "--duration", "250ms"]);
     assert!(shown.contains("50 % long") && shown.contains("no CPU is declared slower"), "{shown}");
     assert!(results(&exported).iter().all(|result| result["latency"]["short"]["count"].is_u64()));
-    let (shown, _) = bench(&["epochs", "--bench", "5", "--between", "10", "--lock", "asl", "--duration", "250ms"]);
+    let (shown, exported) = bench(&["epochs-contention", "--between", "10", "--lock", "asl", "--duration", "250ms"]);
     assert!(shown.contains("10 steps between") && shown.contains("sections of 2 lines"), "{shown}");
+    assert!(results(&exported).iter().all(|result| result["workload"] == "epochs-contention"));
+    let (shown, exported) = bench(&["epochs-scalability", "--threads", "2", "--lock", "asl", "--set", "slo=12us"]);
+    assert!(shown.contains("sections of 64 lines"), "{shown}");
+    let targets: Vec<_> = results(&exported).iter().map(|result| result["config"]["slo"].as_u64()).collect();
+    assert_eq!((targets, &exported["settings"][0]), (vec![Some(12_000); 2], &Value::from("slo=12us")));
 }
 
 #[test]
@@ -133,7 +154,7 @@ fn counter_and_kv_report_fairness_over_threads() {
     let share = |result: &Value, of: &str| result["handoffs"][of].as_f64().unwrap();
     assert!(counted.iter().all(|result| share(result, "within_core") <= share(result, "within_node")));
     let (_, exported) = bench(&["kv", "--lock", "ttas", "--updates", "100", "--duration", "250ms"]);
-    assert!(results(&exported).iter().all(|result| result["config"]["update_percent"] == 100));
+    assert!(results(&exported).iter().all(|result| result["config"]["updates"] == 100));
 }
 
 #[test]
@@ -146,7 +167,7 @@ fn readers_report_reads_and_writes_apart() {
     for result in results {
         let all = count(result, "read") + count(result, "write");
         assert_eq!(all, count(result, "all"));
-        assert_eq!(result["read_percent"] == 100, count(result, "write") == 0, "{result}");
+        assert_eq!(result["config"]["reads"] == 100, count(result, "write") == 0, "{result}");
     }
 }
 
@@ -161,13 +182,20 @@ fn bad_input_is_refused_in_one_line() {
         (&["epochs", "--little", "1"], "CPUS:FACTOR"),
         (&["epochs", "--little", "1:0.5"], "above 1"),
         (&["epochs", "--slo", "50"], "unit"),
-        (&["epochs", "--long", "20"], "--bench 3"),
+        (&["epochs", "--long", "20"], "epochs-mixed --long"),
+        (&["epochs-mixed", "--bench", "5"], "epochs-mixed is bench 3"),
+        (&["kv", "--set", "keys=0"], "keys is 0, not in 1 to 100000000"),
+        (&["kv", "--set", "kees=9"], "did you mean 'keys'?"),
+        (&["kv", "--set", "keys"], "write KEY=VALUE"),
+        (&["kv", "--lock", "mcs_spni"], "did you mean 'mcs_spin'?"),
+        (&["counter", "--inside", "99999999999"], "inside is 99999999999, not in 0 to"),
         (&["epochs", "--bench", "7"], "7"),
         (&["ncs", "--ncs", "fast"], "unit"),
         (&["ncs", "--threads", "0"], "0"),
         (&["kv", "--updates", "101"], "percentage"),
         (&["kv", "--lock", "nonsense"], "no mutex lock 'nonsense'"),
         (&["readers", "--lock", "futex"], "--rwlock"),
+        (&["simulator", "--lock", "futex"], "locks of its own"),
         (&["readers", "--rwlock", "futex"], "no rwlock lock 'futex'"),
         (&["oversub", "--rwlock", "bravo", "--lock", "futex"], "write one of them"),
         (&["counter", "--duration", "0"], "unit"),

@@ -1,7 +1,8 @@
 //! `lockswap sim` from outside.
 
-use crate::{text, Place};
+use crate::{send, text, wait_for, Place};
 use std::fs;
+use std::process::Stdio;
 
 const SHORT: [&str; 9] =
     ["sim", "--machine", "amd-2990wx", "--workload", "ncs", "--threads", "1,16", "--duration", "500us"];
@@ -20,12 +21,54 @@ fn two_processes_find_the_same_for_one_seed() {
     assert!(first != export("other.json", "8", ""), "another seed must");
     let json: serde_json::Value = serde_json::from_slice(&first).unwrap();
     let results = json["results"].as_array().unwrap();
+    crate::check_schema(&json);
     assert_eq!(results.len(), 8);
     for result in results {
         for key in ["lock", "threads", "throughput", "fairness_factor"] {
             assert!(!result[key].is_null(), "{key}");
         }
         assert!(result["throughput"].as_f64().unwrap() > 1e4);
+    }
+}
+
+/// The form of hardware's results, which the tests of `bench` check against the same schema.
+#[test]
+fn every_workload_has_results_of_the_published_form() {
+    let place = Place::new();
+    for workload in [
+        "counter",
+        "kv",
+        "ncs",
+        "epochs",
+        "epochs-variable",
+        "epochs-mixed",
+        "epochs-scalability",
+        "epochs-contention",
+        "epochs-oversub",
+        "oversub",
+        "readers",
+    ] {
+        let lock = if workload == "readers" { "bravo" } else { "asl" };
+        let run = place.output(
+            &[
+                &["sim", "--machine", "apple-m1", "--workload", workload, "--locks", lock, "--seeds", "2"][..],
+                &["--threads", "6", "--duration", "5ms", "--export-json", "a.json"],
+            ]
+            .concat(),
+        );
+        assert!(run.status.success(), "{workload}: {}", text(&run.stderr));
+        let json: serde_json::Value = serde_json::from_slice(&fs::read(place.path("a.json")).unwrap()).unwrap();
+        crate::check_schema(&json);
+        let result = &json["results"][0];
+        let named = (&json["workload"]["name"], &result["workload"], &result["lock"], &json["machine"]["cpus"]);
+        assert_eq!(named, (&workload.into(), &workload.into(), &lock.into(), &8.into()));
+        let seeds: Vec<_> = result["rounds"].as_array().unwrap().iter().map(|round| round["seed"].as_u64()).collect();
+        assert_eq!((seeds, &json["simulated"]), (vec![Some(1), Some(2)], &true.into()), "{workload}");
+        let counts = |of: &serde_json::Value| -> u64 {
+            of["latency"]["all"]["histogram"].as_array().unwrap().iter().map(|bin| bin[1].as_u64().unwrap()).sum()
+        };
+        assert_eq!(counts(result), counts(&result["rounds"][0]) + counts(&result["rounds"][1]), "{workload}");
+        assert!(counts(result) > 0 && result["throughput"].as_f64().unwrap() > 0.0, "{workload}: {result}");
     }
 }
 
@@ -45,18 +88,44 @@ fn tables_csv_and_pictures_are_written() {
 fn wrong_arguments_are_refused_with_a_remedy() {
     let place = Place::new();
     fs::write(place.path("bad.toml"), "title = 3").unwrap();
+    let m1 = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/machines/apple-m1.toml");
+    let m1 = fs::read_to_string(m1).unwrap();
+    fs::write(place.path("nine.toml"), m1.replace("cpus = 8", "cpus = 9")).unwrap();
     for (arguments, status, expected) in [
         (&["--machine", "cray-1"][..], 2, "there is no machine 'cray-1'"),
         (&["--machine", "./bad.toml"], 2, "./bad.toml"),
+        (&["--machine", "xeon-e5-2699v4"], 2, "did you mean 'xeon-e5-2699v3'? use one of: xeon-e5-2699v3, "),
+        (&["--machine", "./nine.toml"], 2, "topology.cpus is 9, but the other keys make 8 CPUs"),
         (&["--machine", "./none.toml"], 1, "cannot read the machine file ./none.toml"),
         (&["--workload", "chess"], 2, "there is no workload 'chess'"),
+        (&["--workload", "epoch"], 2, "did you mean 'epochs'? use one of: counter, kv, "),
+        (&["--locks", "mcs_spn"], 2, "did you mean 'mcs_spin'? use one of: "),
+        (&["--workload", "readers", "--locks", "mcs_spin"], 2, "there is no rwlock lock 'mcs_spin' to simulate"),
+        (&["--all", "--locks", "cna"], 2, "cannot be used with"),
         (&["--locks", "pthread"], 2, "there is no mutex lock 'pthread' to simulate"),
         (&["--threads", "0"], 2, "0 is not in 1..=4096"),
+        (&["--threads", "1,4097"], 2, "4097 is not in 1..=4096"),
+        (&["--workload", "kv", "--set", "kees=1"], 2, "did you mean 'keys'? use one of: "),
+        (&["--workload", "kv", "--set", "keys=0"], 2, "keys is 0, not in 1 to 100000000"),
+        (&["--workload", "epochs", "--set", "slo=soon"], 2, "write a time with its unit"),
+        (&["--set", "keys"], 2, "write KEY=VALUE"),
+        (&["--set", "lattency.remote=9"], 2, "the machine has no key 'lattency.remote'"),
+        (&["--set", "topology.cpus=5"], 2, "topology.cpus is 5, but the other keys make 72 CPUs"),
+        (&["--plot", "throughput=a.gif"], 2, "ends in .svg or .png"),
+        (&["--plot", "fairness=no/such/folder/a.svg"], 1, "cannot write no/such/folder/a.svg"),
+        (&["--export-csv", "."], 1, "it is a directory"),
         (&["--set", "speed=1"], 2, "the workload has no key 'speed'"),
         (&["--set", "latency.remote=far"], 2, "latency.remote"),
         (&["--duration", "1h"], 2, "500us, 20ms or 1s"),
         (&["--plot", "beauty=a.svg"], 2, "'beauty' cannot be drawn"),
         (&["--export-json", "no/such/folder/a.json"], 1, "cannot write no/such/folder/a.json"),
+        (&["validate", "--locks", "ttas,nonsense"], 2, "there is no lock 'nonsense'"),
+        (&["validate", "--locks", "ttas"], 2, "has fewer than two mutex locks"),
+        (&["validate", "--workloads", "epochs"], 2, "there is no workload 'epochs' to validate"),
+        (&["validate", "--workloads", "ncs:speed=1"], 2, "the workload has no key 'speed'"),
+        (&["validate", "--machine", "cray-1"], 2, "there is no machine 'cray-1'"),
+        (&["validate", "--export-md", "no/such/folder/a.md"], 1, "cannot write no/such/folder/a.md"),
+        (&["probe", "--out", "no/such/folder/a.toml"], 1, "cannot write no/such/folder/a.toml"),
         (&["reproduce", "--only", "nonsense"], 2, "there is no claim whose name begins with 'nonsense'"),
     ] {
         let run = place.output(&[&["sim"], arguments].concat());
@@ -64,6 +133,62 @@ fn wrong_arguments_are_refused_with_a_remedy() {
         assert!(run.status.code() == Some(status) && error.contains(expected), "{arguments:?}: {error}");
         assert!(run.stdout.is_empty(), "{arguments:?}");
     }
+}
+
+/// So short that nobody gets the lock: zeros and dashes, never a number that is none.
+#[test]
+fn no_operation_at_all_is_a_result() {
+    let place = Place::new();
+    let run = place.output(
+        &[
+            &["sim", "--workload", "epochs", "--locks", "mcs_spin", "--threads", "72", "--duration", "1us"][..],
+            &["--export-json", "a.json", "--plot", "throughput=a.svg", "--plot", "latency=b.svg"],
+        ]
+        .concat(),
+    );
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    let shown = text(&run.stdout);
+    assert!(shown.contains("0.000     0.500") && !shown.contains("NaN") && !shown.contains("inf"), "{shown}");
+    let json: serde_json::Value = serde_json::from_slice(&fs::read(place.path("a.json")).unwrap()).unwrap();
+    crate::check_schema(&json);
+    assert_eq!((&json["results"][0]["ops"], &json["results"][0]["throughput"]), (&0.into(), &0.0.into()));
+}
+
+#[test]
+fn four_thousand_threads_run() {
+    let place = Place::new();
+    let run = place.output(&[
+        "sim",
+        "--machine",
+        "epyc-7742-2s",
+        "--locks",
+        "futex",
+        "--threads",
+        "4096",
+        "--duration",
+        "5ms",
+    ]);
+    assert!(run.status.success() && text(&run.stdout).contains(" 4096 "), "{}{}", text(&run.stdout), text(&run.stderr));
+}
+
+/// Ctrl-C: the table and the files show what was finished.
+#[test]
+fn an_interrupted_run_keeps_what_it_has() {
+    let place = Place::new();
+    // Minutes, after a beginning of milliseconds.
+    let threads = (0..1000).map(|n| (1 + n % 70).to_string()).collect::<Vec<_>>().join(",");
+    let arguments =
+        ["sim", "--locks", "mcs_spin,ticket", "--threads", &threads, "--seeds", "100", "--export-json", "a.json"];
+    let child = place.lockswap(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for("the first result", || place.path("a.json").exists());
+    send(child.id(), "-INT");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("interrupted"), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("mcs_spin"), "{}", text(&output.stdout));
+    let json: serde_json::Value = serde_json::from_slice(&fs::read(place.path("a.json")).unwrap()).unwrap();
+    crate::check_schema(&json);
+    assert!(!json["results"].as_array().unwrap().is_empty());
 }
 
 #[test]
@@ -75,4 +200,71 @@ fn claims_are_reproduced() {
     assert!(text(&run.stdout).contains("2 of 2 claims agree"), "{}", text(&run.stdout));
     let json: serde_json::Value = serde_json::from_slice(&fs::read(place.path("c.json")).unwrap()).unwrap();
     assert_eq!(json["claims"].as_array().map(Vec::len), Some(2));
+}
+
+/// What `lockswap sim` writes to this file on the machine `host`, and what it says meanwhile.
+fn on_host(place: &Place, file: &str) -> (Vec<u8>, String) {
+    let arguments = ["sim", "--machine", "host", "--threads", "1,2", "--duration", "200us", "--export-json", file];
+    let run = place.output(&arguments);
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    (fs::read(place.path(file)).unwrap(), text(&run.stderr))
+}
+
+#[test]
+fn this_machine_is_probed_once_and_again_when_the_file_is_damaged() {
+    let place = Place::new();
+    let (first, said) = on_host(&place, "a.json");
+    assert!(said.contains("probing this machine") && said.contains("stored in "), "{said}");
+    let (again, said) = on_host(&place, "b.json");
+    assert_eq!(said, "");
+    assert!(first == again, "the stored probe gives the same numbers");
+    let folder = fs::read_dir(place.path("cache/lockswap")).unwrap();
+    let file = folder.map(|entry| entry.unwrap().path()).find(|path| path.extension().is_some_and(|e| e == "toml"));
+    let file = file.expect("a stored probe");
+    let good = fs::read_to_string(&file).unwrap();
+    // By its path it is a machine like any other.
+    let copy = place.path("copy.toml");
+    fs::write(&copy, &good).unwrap();
+    let run = place.output(&["sim", "--machine", "./copy.toml", "--threads", "1", "--duration", "200us"]);
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    fs::write(&file, good.replace("\nrmw = ", "\nrwm = ")).unwrap();
+    let (_, said) = on_host(&place, "c.json");
+    assert!(said.contains("is not used: damaged: ") && said.contains("stored in "), "{said}");
+    assert_eq!(good.lines().count(), fs::read_to_string(&file).unwrap().lines().count());
+}
+
+#[test]
+fn a_probe_without_a_folder_needs_a_file() {
+    let place = Place::new();
+    let run = place.lockswap(&["sim", "probe"]).env_remove("XDG_CACHE_HOME").output().unwrap();
+    assert!(run.status.code() == Some(1) && text(&run.stderr).contains("--out FILE.toml"), "{}", text(&run.stderr));
+}
+
+#[test]
+fn hardware_and_simulation_stand_side_by_side() {
+    let place = Place::new();
+    let what = ["--workloads", "counter,readers:read_percent=50", "--locks", "ttas,ticket,rw-futex,bravo"];
+    let short = ["--threads", "1,2", "--rounds", "2", "--duration", "30ms", "--simulated", "100us"];
+    let files = ["--export-json", "v.json", "--export-csv", "v.csv", "--export-md", "v.md"];
+    let machine = ["--machine", "amd-2990wx", "--set", "latency.memory=80"];
+    let run = place.output(&[&["sim", "validate"], &what[..], &short, &files, &machine].concat());
+    let shown = text(&run.stdout);
+    assert!(run.status.success(), "{}{shown}", text(&run.stderr));
+    for expected in
+        ["counter, 2 threads: the simulation is ", "readers:read_percent=50, 1 thread", "ticket", "latency.memory=80"]
+    {
+        assert!(shown.contains(expected), "{expected}: {shown}");
+    }
+    let json: serde_json::Value = serde_json::from_slice(&fs::read(place.path("v.json")).unwrap()).unwrap();
+    let groups = json["groups"].as_array().unwrap();
+    assert_eq!(groups.len(), 4);
+    for group in groups {
+        let locks = group["locks"].as_array().unwrap();
+        assert_eq!(locks.len(), 2);
+        let product: f64 = locks.iter().map(|lock| lock["simulated_relative"].as_f64().unwrap()).product();
+        assert!((product - 1.0).abs() < 1e-9, "{group}");
+        assert!(locks.iter().all(|lock| lock["measured_rounds"].as_array().is_some_and(|rounds| rounds.len() >= 2)));
+    }
+    assert_eq!(fs::read_to_string(place.path("v.csv")).unwrap().lines().count(), 1 + 8);
+    assert!(fs::read_to_string(place.path("v.md")).unwrap().contains("sim validate --workloads counter"));
 }

@@ -7,6 +7,12 @@ use crate::Format;
 
 const SIZE: Point = (900.0, 540.0);
 const SYMBOLS: usize = 6;
+/// The title's size, where it fits.
+const TITLE: f64 = 16.0;
+/// From one row of the legend to the next, where there is room.
+const LEGEND_PITCH: f64 = 21.0;
+/// From one symbol to the next along a line that has none at its points.
+const SYMBOL_PITCH: f64 = 110.0;
 
 /// The bytes of a file with the picture.
 pub fn chart(chart: &Chart, format: Format) -> Vec<u8> {
@@ -54,14 +60,16 @@ fn draw(chart: &Chart, paper: &dyn Paper) {
         labels.map(|label| paper.length(label, size)).fold(0.0, f64::max)
     };
     let names = widest(&mut chart.series.iter().map(|series| series.name.as_str()), TEXT);
-    let legend = if names > 0.0 { names + 46.0 } else { 0.0 };
+    let aside = if names > 0.0 { names + 46.0 } else { 0.0 };
     let labels = widest(&mut y_ticks.iter().map(|tick| tick.1.as_str()), TEXT);
     let top = if chart.title.is_empty() { 18.0 } else { 48.0 };
-    let frame = Frame { from: (labels + 46.0, top), to: (SIZE.0 - 22.0 - legend, SIZE.1 - 56.0) };
+    let frame = Frame { from: (labels + 46.0, top), to: (SIZE.0 - 22.0 - aside, SIZE.1 - 56.0) };
     let plot = Plot { paper, frame, x, y };
 
     let Frame { from, to } = frame;
-    paper.text(&chart.title, (from.0, 24.0), Anchor::Left, 16.0, BLACK, false);
+    let room = SIZE.0 - from.0 - 12.0;
+    let size = TITLE * (room / paper.length(&chart.title, TITLE).max(1.0)).min(1.0);
+    paper.text(&chart.title, (from.0, 24.0), Anchor::Left, size, BLACK, false);
     let mut free = f64::NEG_INFINITY;
     for (value, label) in &x_ticks {
         let at = plot.at((*value, 0.0)).0;
@@ -87,19 +95,41 @@ fn draw(chart: &Chart, paper: &dyn Paper) {
     }
     for (index, series) in chart.series.iter().enumerate() {
         plot.series(series, &lines[index], index);
+        if !series.shape.has_symbols() && chart.colours_repeat() {
+            plot.symbols_along(&lines[index], index);
+        }
     }
     plot.annotations(chart, &lines);
+    legend(chart, paper, (to.0 + 16.0, from.1));
+}
 
-    let named = chart.series.iter().enumerate().filter(|(_, series)| !series.name.is_empty());
-    for (row, (index, series)) in named.enumerate() {
-        let (left, at) = (to.0 + 16.0, from.1 + 10.0 + row as f64 * 21.0);
+/// Names and how they are drawn, downwards from `corner`; the more there are, the smaller.
+fn legend(chart: &Chart, paper: &dyn Paper, corner: Point) {
+    let named: Vec<_> = chart.series.iter().enumerate().filter(|(_, series)| !series.name.is_empty()).collect();
+    let pitch = ((SIZE.1 - corner.1 - 12.0) / named.len().max(1) as f64).min(LEGEND_PITCH);
+    let size = TEXT * pitch / LEGEND_PITCH;
+    for (row, (index, series)) in named.into_iter().enumerate() {
+        let (left, at) = (corner.0, corner.1 + (row as f64 + 0.5) * pitch);
         if series.shape != Shape::Points {
             paper.line(&[(left, at), (left + 22.0, at)], colour(index), 2.0);
         }
-        if matches!(series.shape, Shape::Line | Shape::Points) {
+        if series.shape.has_symbols() || chart.colours_repeat() {
             symbol(paper, (left + 11.0, at), index);
         }
-        paper.text(&series.name, (left + 29.0, at), Anchor::Left, TEXT, BLACK, false);
+        paper.text(&series.name, (left + 29.0, at), Anchor::Left, size, BLACK, false);
+    }
+}
+
+impl Shape {
+    fn has_symbols(self) -> bool {
+        matches!(self, Shape::Line | Shape::Points)
+    }
+}
+
+impl Chart {
+    /// Whether two series have one colour, so that symbols must tell them apart.
+    fn colours_repeat(&self) -> bool {
+        self.series.len() > COLOURS.len()
     }
 }
 
@@ -143,9 +173,26 @@ impl Plot<'_> {
                 self.paper.line(&piece, colour(index), 2.0);
             }
         }
-        let has_symbols = matches!(series.shape, Shape::Line | Shape::Points);
-        for point in line.iter().filter(|point| has_symbols && self.frame.holds(**point)) {
+        for point in line.iter().filter(|point| series.shape.has_symbols() && self.frame.holds(**point)) {
             symbol(self.paper, *point, index);
+        }
+    }
+
+    /// Symbols at equal distances along a line; those of neighbours do not lie side by side.
+    fn symbols_along(&self, line: &[Point], index: usize) {
+        let mut next = SYMBOL_PITCH * (0.3 + 0.35 * (index % 3) as f64);
+        for pair in line.windows(2) {
+            let (across, down) = (pair[1].0 - pair[0].0, pair[1].1 - pair[0].1);
+            let length = across.hypot(down);
+            while next <= length && length > 0.0 {
+                let share = next / length;
+                let at = (pair[0].0 + share * across, pair[0].1 + share * down);
+                if self.frame.holds(at) {
+                    symbol(self.paper, at, index);
+                }
+                next += SYMBOL_PITCH;
+            }
+            next -= length;
         }
     }
 

@@ -19,6 +19,8 @@ pub struct Request {
     pub thread: u32,
     pub core: u32,
     pub sort: Sort,
+    /// When it is at the home of the line, which serves in that order.
+    arrives: Ps,
     /// Void if the thread's token is another one by then.
     token: u32,
 }
@@ -256,16 +258,9 @@ impl Engine {
                 continue;
             }
             if thread.is_reader() {
-                // All it will do is read this line again.
-                let request = Request { thread: number, core: thread.core, sort: Sort::Reread, token };
-                let queue = &mut self.lines[index].queue;
-                queue.push(request);
-                // It looks once per pause: whoever comes first is chance.
-                let other = self.random.below(queue.len() as u64) as usize;
-                let last = queue.len() - 1;
-                if queue[other].sort == Sort::Reread {
-                    queue.swap(other, last);
-                }
+                // All it will do is read this line again, at its next look: once per pause.
+                let (core, look) = (thread.core, self.random.below(pause + 1));
+                self.join(index, number, core, Sort::Reread, token, look);
             } else {
                 let at = at.max(thread.not_before) + self.random.below(pause);
                 self.wake_watcher(number, at);
@@ -289,8 +284,16 @@ impl Engine {
     /// Puts a request of a thread into the queue of a line.
     pub(super) fn enqueue(&mut self, index: usize, thread: u32, sort: Sort) {
         let Thread { core, token, .. } = self.threads[thread as usize];
-        self.lines[index].queue.push(Request { thread, core, sort, token });
+        self.join(index, thread, core, sort, token, 0);
         self.announce_line(index);
+    }
+
+    /// Puts a request that is made after `delay` in its place in the queue: the home of the line is farther from some.
+    fn join(&mut self, index: usize, thread: u32, core: u32, sort: Sort, token: u32, delay: Ps) {
+        let line = &mut self.lines[index];
+        let arrives = self.now + delay + self.machine.way_to_node(core, line.home);
+        let place = line.queue.partition_point(|request| request.arrives <= arrives);
+        line.queue.insert(place, Request { thread, core, sort, arrives, token });
     }
 
     /// If requests wait for a line, the next one is served when the line is free.

@@ -222,7 +222,8 @@ impl Engine {
     /// If the current thread's miss since `before` was part of a stream, most of it had passed before.
     fn shorten(&mut self, before: Ps, stream: bool) {
         if stream {
-            self.now = before + (((self.now - before) * self.machine.costs.stream) >> 10);
+            let left = self.machine.kinds[self.here().kind as usize].stream;
+            self.now = before + (((self.now - before) * left) >> 10);
         }
     }
 
@@ -421,11 +422,12 @@ pub fn watch_until(until: Option<Ps>) {
 }
 
 impl Thread {
-    /// Whether a miss on a line goes on with a stream that a prefetcher has noticed: a third one at the same distance, which
-    /// is that of the lines' numbers, because addresses differ from host to host.
+    /// Whether a miss on a line goes on with a stream that a prefetcher has noticed: the next line, or a third one at the same
+    /// distance, which is that of the lines' numbers, because addresses differ from host to host.
     fn streams(&mut self, line: usize) -> bool {
         let distance = line.wrapping_sub(self.last_miss.0) as isize;
-        let goes_on = distance == self.last_miss.1 && (1..=LONGEST_STRIDE).contains(&distance.unsigned_abs());
+        let regular = distance == self.last_miss.1 && (1..=LONGEST_STRIDE).contains(&distance.unsigned_abs());
+        let goes_on = regular || distance == 1;
         self.last_miss = (line, distance);
         goes_on
     }

@@ -35,7 +35,8 @@ pub struct Topology {
     pub numbering: Numbering,
     #[serde(default)]
     pub placement: Placement,
-    /// Core numbers in the order of the route through them; in ascending order if left out.
+    /// Core numbers in the order of the route through them; if left out, ascending within nodes, and those on a shortest
+    /// round trip.
     #[serde(default)]
     pub route: Vec<u32>,
 }
@@ -91,6 +92,8 @@ pub struct Kind {
     pub speed: f64,
     /// Speed of its memory accesses that hit and of its read-modify-writes; `speed` if left out.
     pub access_speed: Option<f64>,
+    /// As `core.stream`, which it replaces for this kind.
+    pub stream: Option<f64>,
     #[serde(default = "one")]
     pub threads: u32,
     #[serde(default)]
@@ -173,6 +176,9 @@ pub struct Fabric {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scheduler {
+    /// From the start of one thread to that of the next, ns: a barrier lets them go one after the other.
+    #[serde(default = "usual_start")]
+    pub start: f64,
     /// A thread's time on a CPU that others wait for, ns.
     pub slice: f64,
     /// A woken thread preempts one that has run this long, ns.
@@ -199,6 +205,10 @@ pub struct Scheduler {
 
 fn usual_jitter() -> f64 {
     0.1
+}
+
+fn usual_start() -> f64 {
+    2000.0
 }
 
 fn one() -> u32 {

@@ -4,7 +4,9 @@ mod file;
 
 use crate::engine::cores::MAX_CORES;
 use file::{File, Llc, Numbering, Placement};
-use std::fmt;
+use lockswap_machine::matrix::Matrix;
+use lockswap_machine::route::Route;
+pub use lockswap_workloads::invalid::Invalid;
 
 /// A time or a duration in picoseconds.
 pub type Ps = u64;
@@ -25,29 +27,6 @@ const BUILT_IN: &[(&str, &str)] = &[
 /// Node groups that the engine's masks have room for.
 const MAX_CLUSTERS: usize = 64;
 
-/// Why there is no such machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Invalid {
-    /// What is wrong, and where.
-    pub what: String,
-    /// How to put it right.
-    pub remedy: String,
-}
-
-impl Invalid {
-    fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Invalid { what: what.into(), remedy: remedy.into() }
-    }
-}
-
-impl fmt::Display for Invalid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)
-    }
-}
-
-impl std::error::Error for Invalid {}
-
 /// A logical CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cpu {
@@ -65,6 +44,8 @@ pub(crate) struct Kind {
     pub(crate) little: bool,
     pub(crate) compute: u64,
     pub(crate) access: u64,
+    /// What is left of a miss in a stream.
+    pub(crate) stream: u64,
     /// In 1/1024.
     pub(crate) favour: i32,
 }
@@ -103,7 +84,6 @@ pub(crate) struct Costs {
     pub(crate) pause: Ps,
     pub(crate) cycle: Ps,
     pub(crate) store_buffer: usize,
-    pub(crate) stream: u64,
     pub(crate) sibling_busy: u64,
     pub(crate) sibling_spinning: u64,
     pub(crate) hold: Ps,
@@ -114,6 +94,7 @@ pub(crate) struct Costs {
     pub(crate) three_hops: Ps,
     pub(crate) near: u32,
     pub(crate) jitter: u64,
+    pub(crate) start: Ps,
     pub(crate) slice: Ps,
     pub(crate) wakeup_granularity: Ps,
     pub(crate) switch: Ps,
@@ -135,12 +116,9 @@ impl Machine {
     /// The machine called `id`, with some keys set to other values: `("latency.remote", "130")`.
     pub fn built_in(id: &str, changes: &[(String, String)]) -> Result<Self, Invalid> {
         let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == id) else {
-            let known: Vec<_> = Self::ids().collect();
-            let remedy = format!(
-                "use one of: {}; or the path of a machine file (with a / or ending in .toml)",
-                known.join(", ")
-            );
-            return Err(Invalid::new(format!("there is no machine '{id}'"), remedy));
+            let mut unknown = Invalid::unknown(format!("there is no machine '{id}'"), id, Self::ids());
+            unknown.remedy += "; or the path of a machine file (with a / or ending in .toml)";
+            return Err(unknown);
         };
         Self::parse(id, text, changes)
     }
@@ -171,6 +149,16 @@ impl Machine {
         self.cpus.len()
     }
 
+    /// Time of one step of [`lockswap_platform::Platform::compute`] at speed 1, ns.
+    pub fn step_ns(&self) -> f64 {
+        (crate::platform::STEP_CYCLES * self.costs.cycle) as f64 / 1e3
+    }
+
+    /// The CPUs in the order in which threads start on them.
+    pub fn placement(&self) -> &[u32] {
+        &self.order
+    }
+
     /// Ps that a modified line takes from core to core.
     #[inline]
     pub(crate) fn distance(&self, from: u32, to: u32) -> Ps {
@@ -178,6 +166,15 @@ impl Machine {
             return self.costs.sibling;
         }
         self.cluster_distance(self.cluster_of_core[from as usize], self.cluster_of_core[to as usize])
+    }
+
+    /// From a core to the directory of a node, half as far as from there to a line and back; nothing within the node.
+    pub(crate) fn way_to_node(&self, core: u32, node: u32) -> Ps {
+        let cluster = self.cluster_of_core[core as usize];
+        if self.node_of_cluster[cluster as usize] == node {
+            return 0;
+        }
+        self.cluster_distance(cluster, node * (self.clusters / self.nodes)) / 2
     }
 
     #[inline]
@@ -192,12 +189,17 @@ impl Machine {
         if nodes == 0 || topology.clusters.is_empty() || topology.clusters.iter().any(|cluster| cluster.cores == 0) {
             return Err(bad("topology", "has a level with nothing in it".into()));
         }
+        let costs = costs(file).map_err(|(key, problem)| bad(&key, problem))?;
         let mut kinds = Vec::new();
         for kind in &file.kinds {
             for (key, speed) in [("speed", kind.speed), ("access_speed", kind.access_speed.unwrap_or(kind.speed))] {
                 if !(0.01..=1.0).contains(&speed) {
                     return Err(bad(&format!("kind '{}': {key}", kind.name), format!("is {speed}, not in 0.01 to 1")));
                 }
+            }
+            let stream = kind.stream.unwrap_or(file.core.stream);
+            if kind.stream.is_some() && !(0.0..=1.0).contains(&stream) {
+                return Err(bad(&format!("kind '{}': stream", kind.name), format!("is {stream}, not in 0 to 1")));
             }
             if !(1..=8).contains(&kind.threads) {
                 return Err(bad(
@@ -209,6 +211,7 @@ impl Machine {
                 little: kind.little,
                 compute: (1024.0 / kind.speed) as u64,
                 access: (1024.0 / kind.access_speed.unwrap_or(kind.speed)) as u64,
+                stream: (stream * 1024.0) as u64,
                 favour: (kind.favour * 1024.0) as i32,
             });
         }
@@ -237,28 +240,22 @@ impl Machine {
                 format!("has {cores} cores in {clusters} clusters, over {MAX_CORES} or {MAX_CLUSTERS}"),
             ));
         }
-        let rank_of_core = ranks(&topology.route, cores).map_err(|problem| bad("topology.route", problem))?;
-        let cpu = |core: u32, sibling: u32| {
+        let cpu = |core: u32| {
             let cluster = cluster_of_core[core as usize];
             let node = node_of_cluster[cluster as usize];
             let kind = kind_of_core[core as usize];
-            let threads = file.kinds[kind as usize].threads;
-            let rank = rank_of_core[core as usize] * threads + sibling;
-            Cpu { core, cluster, node, kind, rank }
+            Cpu { core, cluster, node, kind, rank: 0 }
         };
         let threads_of = |core: u32| file.kinds[kind_of_core[core as usize] as usize].threads;
         let most = file.kinds.iter().map(|kind| kind.threads).max().unwrap_or(1);
-        let cpus: Vec<Cpu> = match topology.numbering {
+        let mut cpus: Vec<Cpu> = match topology.numbering {
             Numbering::CoresFirst => (0..most)
-                .flat_map(|sibling| {
-                    (0..cores).filter(move |core| sibling < threads_of(*core)).map(move |core| (core, sibling))
-                })
-                .map(|(core, sibling)| cpu(core, sibling))
+                .flat_map(|sibling| (0..cores).filter(move |core| sibling < threads_of(*core)))
+                .map(cpu)
                 .collect(),
-            Numbering::SiblingsAdjacent => (0..cores)
-                .flat_map(|core| (0..threads_of(core)).map(move |sibling| (core, sibling)))
-                .map(|(core, sibling)| cpu(core, sibling))
-                .collect(),
+            Numbering::SiblingsAdjacent => {
+                (0..cores).flat_map(|core| (0..threads_of(core)).map(move |_| core)).map(cpu).collect()
+            }
         };
         if cpus.len() != topology.cpus as usize {
             return Err(bad(
@@ -267,8 +264,18 @@ impl Machine {
             ));
         }
         let distances = distances(file, clusters, nodes).map_err(|(key, problem)| bad(&key, problem))?;
+        let along = if topology.route.is_empty() {
+            route(&distances, clusters, &node_of_cluster, &cluster_of_core)
+        } else {
+            topology.route.clone()
+        };
+        let rank_of_core = ranks(&along, cores).map_err(|problem| bad("topology.route", problem))?;
+        let mut on_the_way: Vec<usize> = (0..cpus.len()).collect();
+        on_the_way.sort_by_key(|cpu| rank_of_core[cpus[*cpu].core as usize]);
+        for (rank, cpu) in on_the_way.into_iter().enumerate() {
+            cpus[cpu].rank = rank as u32;
+        }
         let order = order(topology.placement, &cpus, nodes / topology.nodes_per_socket, topology.nodes_per_socket);
-        let costs = costs(file).map_err(|(key, problem)| bad(&key, problem))?;
         Ok(Machine {
             id: name.to_owned(),
             title: file.title.clone(),
@@ -288,11 +295,27 @@ impl Machine {
     }
 }
 
+/// The cores in the order of a short round trip: node by node, and within a node cluster by cluster, because nothing is
+/// nearer than that.
+fn route(distances: &[Ps], clusters: u32, node_of_cluster: &[u32], cluster_of_core: &[u32]) -> Vec<u32> {
+    let nodes = node_of_cluster.last().map_or(0, |last| last + 1);
+    let per_node = clusters / nodes;
+    let between = |a: usize, b: usize| {
+        let (a, b) = (a as u32 * per_node, b as u32 * per_node);
+        if a == b {
+            0.0
+        } else {
+            distances[(a * clusters + b) as usize] as f64
+        }
+    };
+    let trip = Route::through(&Matrix::new((0..nodes as usize).collect(), between)).cpus;
+    let node_of = |core: u32| node_of_cluster[cluster_of_core[core as usize] as usize] as usize;
+    let cores = || 0..cluster_of_core.len() as u32;
+    trip.into_iter().flat_map(|node| cores().filter(move |core| node_of(*core) == node)).collect()
+}
+
 /// The position of each core on `route`, or what is wrong with it.
 fn ranks(route: &[u32], cores: u32) -> Result<Vec<u32>, String> {
-    if route.is_empty() {
-        return Ok((0..cores).collect());
-    }
     let mut ranks = vec![u32::MAX; cores as usize];
     for (rank, core) in route.iter().enumerate() {
         match ranks.get_mut(*core as usize) {
@@ -405,7 +428,6 @@ fn costs(file: &File) -> Result<Costs, Problem> {
         pause: ps("core.pause", core.pause)?,
         cycle: ps("core.cycle", core.cycle)?,
         store_buffer: core.store_buffer.max(1) as usize,
-        stream: (core.stream * 1024.0) as u64,
         sibling_busy: (core.sibling_busy * 1024.0) as u64,
         sibling_spinning: (core.sibling_spinning * 1024.0) as u64,
         hold: ps("fabric.hold", fabric.hold)?,
@@ -416,6 +438,7 @@ fn costs(file: &File) -> Result<Costs, Problem> {
         three_hops: ps("fabric.three_hops", fabric.three_hops)?,
         near: (fabric.near * 1024.0) as u32,
         jitter: (fabric.jitter * 1024.0) as u64,
+        start: ps("scheduler.start", scheduler.start)?,
         slice: ps("scheduler.slice", scheduler.slice)?,
         wakeup_granularity: ps("scheduler.wakeup_granularity", scheduler.wakeup_granularity)?,
         switch: ps("scheduler.switch", scheduler.switch)?,
@@ -431,9 +454,7 @@ fn costs(file: &File) -> Result<Costs, Problem> {
 
 /// Sets `key`, as `latency.remote` or `kind.little.speed`, to `value`.
 fn set(table: &mut toml::Table, key: &str, value: &str) -> Result<(), Invalid> {
-    let unknown = |known: Vec<&str>| {
-        Invalid::new(format!("the machine has no key '{key}'"), format!("use one of: {}", known.join(", ")))
-    };
+    let unknown = |known: Vec<&str>| Invalid::unknown(format!("the machine has no key '{key}'"), key, known);
     let parsed = format!("v = {value}")
         .parse::<toml::Table>()
         .or_else(|_| format!("v = '{value}'").parse::<toml::Table>())

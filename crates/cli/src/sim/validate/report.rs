@@ -1,0 +1,329 @@
+//! What was found: tables, JSON, CSV, and a page with all of it.
+
+use std::fmt::Write as _;
+
+use lockswap_study::machine::Machine as About;
+use serde_json::{json, Value};
+
+use super::judge::{Group, Spread, Verdict, FACTORS};
+use super::rounds::SAME;
+use super::{Findings, Outcome};
+use crate::bench::Quartiles;
+use crate::terminal;
+
+/// How many of the worst are listed.
+const WORST: usize = 8;
+fn table(group: &Group, threads: u32) -> String {
+    let headings = [
+        "lock",
+        "measured M/s",
+        "relative",
+        "interval",
+        "simulated M/s",
+        "relative",
+        "ratio",
+        "",
+        "fairness",
+        "simulated",
+    ];
+    let shown = if threads > 1 { headings.len() } else { 8 };
+    let mut table = terminal::table(&headings[..shown], &[1, 2, 3, 4, 5, 6, 8, 9][..if shown > 8 { 8 } else { 6 }]);
+    for lock in &group.locks {
+        let [low, high] = lock.measured_range;
+        let [measured, simulated] = lock.fairness;
+        let row = [
+            lock.lock.clone(),
+            format!("{:.3}", lock.measured / 1e6),
+            format!("{:.2}", lock.measured_relative),
+            format!("{low:.2}-{high:.2}"),
+            format!("{:.3}", lock.simulated / 1e6),
+            format!("{:.2}", lock.simulated_relative),
+            format!("{:.2}", lock.ratio()),
+            mark(lock).to_owned(),
+            format!("{measured:.2}"),
+            format!("{simulated:.2}"),
+        ];
+        table.add_row(row.into_iter().take(shown));
+    }
+    terminal::lines(&table)
+}
+
+/// How far a ratio is from 1.
+fn mark(lock: &Verdict) -> &'static str {
+    match factor(lock) {
+        _ if lock.is_within_noise() => "~",
+        far if far < FACTORS[1] => "",
+        far if far < FACTORS[2] => "!",
+        _ => "!!",
+    }
+}
+
+fn factor(lock: &Verdict) -> f64 {
+    let ratio = lock.ratio();
+    ratio.max(1.0 / ratio)
+}
+
+fn groups<'a>(findings: &'a Findings<'_>) -> impl Iterator<Item = (&'a Outcome<'a>, &'a Group)> {
+    findings.outcomes.iter().filter_map(|outcome| Some((outcome, outcome.group.as_ref()?)))
+}
+
+/// Everything, for people.
+pub fn text(findings: &Findings<'_>) -> String {
+    let plan = findings.plan;
+    let simulated = plan.machine.as_ref().map_or(String::new(), |machine| format!("{}: {}", machine.id, machine.title));
+    let mut text = format!("measured on {}\nsimulated {simulated}", findings.about.words());
+    plan.settings.iter().for_each(|(key, value)| _ = write!(text, ", {key}={value}"));
+    let _ = writeln!(
+        text,
+        "\n{} rounds of {} ms, {} ms of virtual time",
+        plan.rounds,
+        plan.duration as f64 / 1e6,
+        plan.simulated as f64 / 1e6
+    );
+    for (outcome, group) in groups(findings) {
+        let _ = write!(
+            text,
+            "\n{}: the simulation is {:.2} times as fast{}; orders alike: tau {:.2}{}\n{}",
+            outcome.case.title(),
+            group.simulated / group.measured,
+            fitted(outcome),
+            group.tau(),
+            in_order(group.decided()),
+            table(group, outcome.case.threads),
+        );
+    }
+    text += &format!("\n{LEGEND}\n{}", summary(findings));
+    for failure in &findings.failures {
+        let _ = writeln!(text, "failed: {failure}");
+    }
+    text
+}
+
+const LEGEND: &str = "\
+relative: throughput divided by the geometric mean over the locks of the table; interval: that of the rounds' median, 93 %
+certain or more. ratio: simulated to measured relative throughput. ~ the simulated one lies in the interval: no
+disagreement. ! over 1.25 times off, !! over 2. fairness: share of the busier half of the threads, measured and simulated;
+0.5 is fair. tau: Kendall's, 1 for the same order, 0 for none. in order: of the pairs of locks whose intervals are apart.
+";
+
+fn fitted(outcome: &Outcome<'_>) -> String {
+    match outcome.fitted {
+        0 => String::new(),
+        steps => format!(" (fitted at 1 thread: {steps} steps inside stand for the map's instructions)"),
+    }
+}
+
+fn in_order((same, all): (usize, usize)) -> String {
+    format!(", {same} of {all} pairs in order")
+}
+
+/// The ratios of all locks, of those with one thread, and of those with several.
+fn summary(findings: &Findings<'_>) -> String {
+    let mut table = terminal::table(
+        &[
+            "ratio",
+            "count",
+            "median",
+            "quartiles",
+            "95 %",
+            "noise",
+            "in 1.1",
+            "in 1.25",
+            "in 2",
+            "tau",
+            "pairs in order",
+        ],
+        &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
+    );
+    for (name, wanted) in summarised() {
+        let chosen: Vec<&Group> =
+            groups(findings).filter(|(outcome, _)| wanted(outcome.case.threads)).map(|(_, group)| group).collect();
+        let all: Vec<&Verdict> = chosen.iter().flat_map(|group| &group.locks).collect();
+        let ratios: Vec<f64> = all.iter().map(|lock| lock.ratio()).collect();
+        let Some(Spread { count, quartiles: Quartiles { lower, median, upper }, range: [low, high], within }) =
+            Spread::of(&ratios)
+        else {
+            continue;
+        };
+        let noise = all.iter().filter(|lock| lock.is_within_noise()).count();
+        let tau = chosen.iter().map(|group| group.tau()).sum::<f64>() / chosen.len() as f64;
+        let decided = chosen.iter().map(|group| group.decided());
+        let (same, pairs) = decided.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+        let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+        table.add_row([
+            name.to_owned(),
+            count.to_string(),
+            format!("{median:.2}"),
+            format!("{lower:.2}-{upper:.2}"),
+            format!("{low:.2}-{high:.2}"),
+            percent(noise as f64 / count as f64),
+            percent(within[0]),
+            percent(within[1]),
+            percent(within[2]),
+            format!("{tau:.2}"),
+            format!("{same} of {pairs}"),
+        ]);
+    }
+    let mut text = terminal::lines(&table);
+    let mut worst: Vec<(&Outcome<'_>, &Verdict)> =
+        groups(findings).flat_map(|(outcome, group)| group.locks.iter().map(move |lock| (outcome, lock))).collect();
+    worst.retain(|(_, lock)| !lock.is_within_noise() && factor(lock) >= FACTORS[1]);
+    worst.sort_by(|one, other| factor(other.1).total_cmp(&factor(one.1)));
+    if worst.is_empty() {
+        text += "\nno lock is more than 1.25 times off, beyond what its rounds leave open\n";
+    } else {
+        let _ = writeln!(text, "\nfarthest off, beyond what their rounds leave open ({} in all):", worst.len());
+        for (outcome, lock) in worst.iter().take(WORST) {
+            let _ = writeln!(
+                text,
+                "  {:<12} {:<28} measured {:.2}, simulated {:.2}: {:.2} times too {}",
+                lock.lock,
+                outcome.case.title(),
+                lock.measured_relative,
+                lock.simulated_relative,
+                factor(lock),
+                if lock.ratio() > 1.0 { "high" } else { "low" },
+            );
+        }
+    }
+    text + &drift(findings)
+}
+
+type Wanted = fn(u32) -> bool;
+
+fn summarised() -> [(&'static str, Wanted); 3] {
+    [("all", |_| true), ("1 thread", |threads| threads == 1), ("more", |threads| threads > 1)]
+}
+
+/// What has changed while the hardware was measured.
+fn drift(findings: &Findings<'_>) -> String {
+    let range = |lines: &[f64]| {
+        let ends = |f: fn(f64, f64) -> f64| lines.iter().copied().reduce(f);
+        Some((ends(f64::min)?, ends(f64::max)?))
+    };
+    let mut text = String::new();
+    if let Some((low, high)) = range(&findings.lines) {
+        let told = findings.plan.probed.as_deref().and_then(nearest_told);
+        let told = told.map_or(String::new(), |told| format!("; the machine file says {told:.0}"));
+        let _ = writeln!(text, "\na line between the nearest cores during the rounds: {low:.0} to {high:.0} ns{told}");
+        if let Some((low, high)) = range(&findings.other_lines) {
+            let out = findings.left_out;
+            let _ = writeln!(text, "left out: {out} more rounds with lines of {low:.0} to {high:.0} ns (a virtual machine was moved, or is shared)");
+        }
+        if high > SAME * low {
+            text += "note: that is not one machine; with 2 and more threads its ratios mean little: try again\n";
+        }
+    }
+    if findings.about.is_busy() {
+        let _ = writeln!(text, "note: the machine was busy before (load average {:.1})", findings.about.load_average);
+    }
+    text
+}
+
+/// The latency between the nearest cores in a probe's file.
+fn nearest_told(file: &str) -> Option<f64> {
+    let file: toml::Table = file.parse().ok()?;
+    let cluster = file.get("latency")?.get("cluster")?.as_table()?.values().next()?;
+    cluster.as_float().or_else(|| cluster.as_integer().map(|ns| ns as f64))
+}
+
+/// Everything.
+pub fn json(findings: &Findings<'_>) -> serde_json::Result<Vec<u8>> {
+    let plan = findings.plan;
+    let group = |outcome: &Outcome<'_>| {
+        let verdicts = outcome.group.as_ref().map_or(&[][..], |group| &group.locks);
+        let lock = |sample: &super::Sample| {
+            let verdict = verdicts.iter().find(|verdict| verdict.lock == sample.lock);
+            json!({
+                "lock": sample.lock,
+                "measured_rounds": sample.measured,
+                "simulated": sample.simulated,
+                "measured_fairness": sample.fairness[0],
+                "simulated_fairness": sample.fairness[1],
+                "measured_relative": verdict.map(|v| v.measured_relative),
+                "measured_relative_range": verdict.map(|v| v.measured_range),
+                "simulated_relative": verdict.map(|v| v.simulated_relative),
+                "ratio": verdict.map(Verdict::ratio),
+                "within_noise": verdict.map(Verdict::is_within_noise),
+            })
+        };
+        json!({
+            "workload": outcome.case.name,
+            "config": outcome.case.workload.config(),
+            "threads": outcome.case.threads,
+            "fitted_steps": outcome.fitted,
+            "measured_mean": outcome.group.as_ref().map(|group| group.measured),
+            "simulated_mean": outcome.group.as_ref().map(|group| group.simulated),
+            "kendall_tau": outcome.group.as_ref().map(Group::tau),
+            "pairs_in_order": outcome.group.as_ref().map(|group| group.decided().0),
+            "pairs_decided": outcome.group.as_ref().map(|group| group.decided().1),
+            "locks": outcome.samples.iter().map(lock).collect::<Vec<_>>(),
+        })
+    };
+    let document = json!({
+        "schema": 1,
+        "tool": concat!("lockswap ", env!("CARGO_PKG_VERSION")),
+        "machine": findings.about,
+        "simulated_machine": plan.machine.as_ref().map(|machine| json!({ "id": machine.id, "title": machine.title })),
+        "machine_file": plan.probed,
+        "settings": plan.settings.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>(),
+        "rounds": plan.rounds,
+        "duration_ns": plan.duration,
+        "simulated_ns": plan.simulated,
+        "seed": plan.seed,
+        "pinned_to": plan.seats,
+        "line_ns": findings.lines,
+        "left_out": { "rounds": findings.left_out, "line_ns": findings.other_lines },
+        "groups": findings.outcomes.iter().map(group).collect::<Vec<Value>>(),
+        "failures": findings.failures,
+    });
+    let mut text = serde_json::to_vec_pretty(&document)?;
+    text.push(b'\n');
+    Ok(text)
+}
+
+/// One line per lock, workload and number of threads.
+pub fn csv(findings: &Findings<'_>) -> String {
+    let mut text = "workload,threads,lock,measured,measured_relative,measured_relative_low,measured_relative_high,\
+                    simulated,simulated_relative,ratio,within_noise,measured_fairness,simulated_fairness\n"
+        .to_owned();
+    for (outcome, group) in groups(findings) {
+        for lock in &group.locks {
+            let _ = writeln!(
+                text,
+                "\"{}\",{},{},{},{},{},{},{},{},{},{},{},{}",
+                outcome.case.name.replace('"', "\"\""),
+                outcome.case.threads,
+                lock.lock,
+                lock.measured,
+                lock.measured_relative,
+                lock.measured_range[0],
+                lock.measured_range[1],
+                lock.simulated,
+                lock.simulated_relative,
+                lock.ratio(),
+                lock.is_within_noise(),
+                lock.fairness[0],
+                lock.fairness[1],
+            );
+        }
+    }
+    text
+}
+
+/// A page.
+pub fn markdown(findings: &Findings<'_>) -> String {
+    let About { load_average, .. } = findings.about;
+    let command: Vec<String> = std::env::args().skip(1).collect();
+    let file = findings.plan.probed.as_ref().map_or(String::new(), |file| {
+        format!("\n## The machine as it was probed\n```toml\n{}\n```\n", file.trim_end())
+    });
+    format!(
+        "# Validation of the simulator on one machine\n\n\
+         Written by `lockswap {}`; running it again on another machine or day gives other numbers. [The simulated\n\
+         machine](simulator.md#validation-against-hardware) says how to read them. Load average before: {load_average:.1}.\n\n\
+         ```\n{}\n```\n{file}",
+        command.join(" "),
+        text(findings).trim_end(),
+    )
+}

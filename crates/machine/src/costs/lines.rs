@@ -1,0 +1,94 @@
+//! A line that another CPU has written last.
+//!
+//! The first CPU writes to each line of an array, then the second one reads them. In *random* order each address comes from
+//! the line before, so that neither prefetching nor several loads at once help: the time per line is the latency of a
+//! modified line, one way, without anybody who competes for it. In ascending order, as programs go through arrays, all
+//! loads may be under way at once: what is left of the latency then is the cost per line of a *sweep*.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use super::{each, on_both, Samples};
+use crate::probe::ProbeError;
+
+/// Lines that are read in one sample.
+const LINES: usize = 64;
+/// Distance, in cells, of two lines that are read in random order: between them lie others, for CPUs that fetch neighbours.
+const APART: usize = 2;
+/// Samples of each sort that one call adds.
+const ROUNDS: u32 = 100;
+
+/// Costs in ns.
+#[derive(Clone, Debug, Default)]
+pub struct Costs {
+    /// A modified line of the other CPU's.
+    pub line: Samples,
+    /// A line of many that are read in ascending order.
+    pub sweep: Samples,
+}
+
+impl Costs {
+    /// Adds all samples of `others`.
+    pub fn extend(&mut self, others: Self) {
+        self.line.extend(others.line);
+        self.sweep.extend(others.sweep);
+    }
+}
+
+/// What two neighbouring lines hold: the number of the cell to read next.
+#[repr(align(128))]
+#[derive(Default)]
+struct Cell(AtomicUsize);
+
+/// Adds samples of lines that `second` reads after `first` has written them.
+pub fn measure(first: usize, second: usize, costs: &mut Costs) -> Result<(), ProbeError> {
+    let cells: Vec<Cell> = (0..LINES * APART).map(|_| Cell::default()).collect();
+    let random = fastrand::Rng::with_seed(1);
+    let write = |turn: &super::Turn| {
+        let mut random = random.clone();
+        let mut order: Vec<usize> = (0..LINES).map(|line| line * APART).collect();
+        for round in 0..ROUNDS {
+            random.shuffle(&mut order);
+            for (place, cell) in order.iter().enumerate() {
+                cells[*cell].0.store(order[(place + 1) % LINES], Ordering::Relaxed);
+            }
+            turn.pass(4 * round + 1);
+            if !turn.wait(4 * round + 2) {
+                return;
+            }
+            cells.iter().for_each(|cell| cell.0.store(round as usize, Ordering::Relaxed));
+            turn.pass(4 * round + 3);
+            if !turn.wait(4 * round + 4) {
+                return;
+            }
+        }
+    };
+    let read = |turn: &super::Turn| {
+        let mut found = Costs::default();
+        for round in 0..ROUNDS {
+            if !turn.wait(4 * round + 1) {
+                break;
+            }
+            let start = Instant::now();
+            let mut cell = 0;
+            for _ in 0..LINES {
+                cell = cells[cell % cells.len()].0.load(Ordering::Relaxed);
+            }
+            black_box(cell);
+            found.line.push(each(start, LINES as u32));
+            turn.pass(4 * round + 2);
+            if !turn.wait(4 * round + 3) {
+                break;
+            }
+            let start = Instant::now();
+            black_box(cells.iter().map(|cell| cell.0.load(Ordering::Relaxed)).fold(0, usize::wrapping_add));
+            found.sweep.push(each(start, cells.len() as u32));
+            turn.pass(4 * round + 4);
+        }
+        found
+    };
+    let ((), found) = on_both((first, write), (second, read))?;
+    costs.extend(found);
+    Ok(())
+}
