@@ -1,9 +1,9 @@
 //! Runs the scenarios of a lock as far as a budget goes, and says how far that was.
 
-use crate::explore::{self, clear_tables, Bounds, End};
 use crate::subjects::Subject;
 use crate::weak;
 use lockswap_conformance::small::Scenario;
+use lockswap_sim::explore::{self, clear_tables, Bounds, End};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,8 @@ pub struct Budget {
     pub preemptions: u32,
     /// Executions of the explorer under one bound.
     pub executions: u64,
+    /// Executions of the explorer without a bound.
+    pub executions_without_bound: u64,
     /// Executions of loom without a bound on preemptions; with two threads only.
     pub weak_executions: u64,
     /// Executions of loom with bounds, where there was no end without one; 0: not tried.
@@ -29,6 +31,7 @@ impl Budget {
     pub const SHORT: Budget = Budget {
         preemptions: 2,
         executions: 15_000,
+        executions_without_bound: 3_000,
         weak_executions: 1_000,
         weak_executions_bounded: 0,
         weak_threads: 2,
@@ -38,6 +41,7 @@ impl Budget {
     pub const LONG: Budget = Budget {
         preemptions: 5,
         executions: 80_000,
+        executions_without_bound: 50_000,
         weak_executions: 2_500,
         weak_executions_bounded: 2_500,
         weak_threads: 5,
@@ -47,6 +51,7 @@ impl Budget {
     pub const MUTANT: Budget = Budget {
         preemptions: 3,
         executions: 200_000,
+        executions_without_bound: 10_000,
         weak_executions: 6_000,
         weak_executions_bounded: 12_000,
         weak_threads: 5,
@@ -56,7 +61,14 @@ impl Budget {
     /// So much time for each scenario on each machine, however many executions.
     pub fn with_time(self, time: Duration) -> Budget {
         let most = u64::MAX / 2;
-        Budget { executions: most, weak_executions: most, weak_executions_bounded: most, time, ..self }
+        Budget {
+            executions: most,
+            executions_without_bound: most,
+            weak_executions: most,
+            weak_executions_bounded: most,
+            time,
+            ..self
+        }
     }
 }
 
@@ -135,14 +147,39 @@ fn execution(scenario: &Scenario) -> impl Fn() {
     }
 }
 
-/// Raises the bound on preemptions as long as the budget allows.
+/// Runs a scenario in the explorer: without a bound on preemptions, and if that has no end within the budget, or if
+/// something goes wrong, with one that is raised as long as the budget allows.
 pub fn explore(subject: &Subject, scenario: &Scenario, budget: Budget) -> Checked {
-    let start = Instant::now();
     let run = execution(scenario);
     let mut checked = Checked::new(Engine::Explore, scenario);
+    let report = explore::explore(bounds(None, budget), &run);
+    checked.executions = report.executions;
+    let failed = match report.end {
+        End::Exhausted => {
+            checked.complete = true;
+            return checked;
+        }
+        End::Limit(what) => {
+            checked.endless = what == "steps";
+            None
+        }
+        End::Failed(failure) => {
+            Some(Schedule { preemptions: None, choices: failure.choices }).zip(Some(failure.message))
+        }
+    };
+    raise_bound(&mut checked, subject, scenario, budget, &run);
+    if checked.failure.is_none() {
+        checked.failure = failed.map(|(schedule, message)| describe(subject, scenario, &schedule, &message));
+    }
+    checked
+}
+
+/// Raises the bound on preemptions as long as the budget allows: what goes wrong then has as few of them as there can be.
+fn raise_bound(checked: &mut Checked, subject: &Subject, scenario: &Scenario, budget: Budget, run: &dyn Fn()) {
+    let start = Instant::now();
     let mut before = 0;
     for preemptions in 0..=budget.preemptions {
-        let report = explore::explore(bounds(preemptions, budget.executions), &run);
+        let report = explore::explore(bounds(Some(preemptions), budget), run);
         match report.end {
             End::Exhausted => {
                 checked.executions = report.executions;
@@ -157,15 +194,10 @@ pub fn explore(subject: &Subject, scenario: &Scenario, budget: Budget) -> Checke
                 break;
             }
             End::Failed(failure) => {
-                let schedule = Schedule { preemptions, choices: failure.choices };
+                let schedule = Schedule { preemptions: Some(preemptions), choices: failure.choices };
                 checked.executions = report.executions;
-                checked.failure = Some(format!(
-                    "{}; to see the steps: cargo run --profile prove -p lockswap-check -- replay '{}' '{}' {schedule}",
-                    failure.message,
-                    subject.name(),
-                    scenario.name,
-                ));
-                return checked;
+                checked.failure = Some(describe(subject, scenario, &schedule, &failure.message));
+                break;
             }
         }
         // The number grows by a factor with each bound: the next one must still fit.
@@ -176,27 +208,47 @@ pub fn explore(subject: &Subject, scenario: &Scenario, budget: Budget) -> Checke
             break;
         }
     }
-    checked
+}
+
+/// What has gone wrong, how to see that again, and step by step how it came about.
+fn describe(subject: &Subject, scenario: &Scenario, schedule: &Schedule, message: &str) -> String {
+    let (_, steps) = replay(scenario, schedule);
+    format!(
+        "{message}; to see the steps again: cargo run --profile prove -p lockswap-check -- replay '{}' '{}' {schedule}\n{steps}",
+        subject.name(),
+        scenario.name,
+    )
 }
 
 /// The bounds of a search with so many preemptions.
-pub fn bounds(preemptions: u32, executions: u64) -> Bounds {
-    Bounds { preemptions, rarities: 1, steps: 3_000, executions }
+pub fn bounds(preemptions: Option<u32>, budget: Budget) -> Bounds {
+    // Without a bound threads may get in each other's way again and again: better seen soon.
+    let (steps, executions) = match preemptions {
+        Some(_) => (3_000, budget.executions),
+        None => (400, budget.executions_without_bound),
+    };
+    Bounds { preemptions, rarities: 1, steps, executions, time: budget.time }
 }
 
 /// One execution of the explorer: the bound under which it was found decides where there is a choice at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// The bound on preemptions.
-    pub preemptions: u32,
+    /// The bound on preemptions, if there was one.
+    pub preemptions: Option<u32>,
     /// The choices.
     pub choices: Vec<u16>,
 }
 
+/// Stands before a schedule's colon where there was no bound.
+const UNBOUNDED: &str = "any";
+
 impl std::fmt::Display for Schedule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let choices: Vec<_> = self.choices.iter().map(u16::to_string).collect();
-        write!(f, "{}:{}", self.preemptions, choices.join("."))
+        match self.preemptions {
+            Some(bound) => write!(f, "{bound}:{}", choices.join(".")),
+            None => write!(f, "{UNBOUNDED}:{}", choices.join(".")),
+        }
     }
 }
 
@@ -211,13 +263,17 @@ impl std::str::FromStr for Schedule {
             .filter(|choice| !choice.is_empty())
             .map(|choice| choice.parse().map_err(|_| wrong()))
             .collect();
-        Ok(Schedule { preemptions: preemptions.parse().map_err(|_| wrong())?, choices: choices? })
+        let preemptions = match preemptions {
+            UNBOUNDED => None,
+            bound => Some(bound.parse().map_err(|_| wrong())?),
+        };
+        Ok(Schedule { preemptions, choices: choices? })
     }
 }
 
 /// Runs one execution again: what went wrong in it, and every step.
 pub fn replay(scenario: &Scenario, schedule: &Schedule) -> (Option<String>, String) {
-    explore::replay(bounds(schedule.preemptions, 1), &schedule.choices, &execution(scenario))
+    explore::replay(bounds(schedule.preemptions, Budget::LONG), &schedule.choices, &execution(scenario))
 }
 
 /// Runs a scenario under loom: two threads without a bound on preemptions, and all with one that is raised. Loom leaves out

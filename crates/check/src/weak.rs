@@ -1,13 +1,13 @@
 //! Loom's machine: every execution of a few threads that the C11 memory model allows (loom implements Norris, Demsky:
 //! OOPSLA 2013), within loom's own limits.
 
-use crate::explore::number_in;
 use crate::mutation::{self, Wait};
 use lockswap_conformance::small::Stage;
 use lockswap_conformance::Threads;
 use lockswap_platform::{
     AtomicInt, AtomicPtrCell, Clock, CoreKind, DataCell, Deadline, Ns, Ordering, Platform, SharedTable, Wake,
 };
+use lockswap_sim::explore::number_in;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, Location};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -140,16 +140,34 @@ fn a_failure_can_be_replayed_step_by_step() {
     let failure = checked.failure.expect("two threads are in the critical section");
     assert!(failure.contains("in the critical section beside another one"), "{failure}");
     let command = "cargo run --profile prove -p lockswap-check -- replay 'broken' 'exclusion-2x2' ";
-    let (_, schedule) = failure.split_once(command).expect("the failure names the command that shows it");
+    let (_, rest) = failure.split_once(command).expect("the failure names the command that shows it");
+    let (schedule, steps) = rest.split_once('\n').expect("the steps follow");
     let schedule: Schedule = schedule.parse().unwrap();
     // One takes the first thread away between its two steps, the other one the second thread inside.
-    assert_eq!(schedule.preemptions, 2, "found under the lowest bound that shows it");
+    assert_eq!(schedule.preemptions, Some(2), "found under the lowest bound that shows it");
 
-    let (message, steps) = runner::replay(scenario, &schedule);
+    // The command shows the same.
+    let (message, again) = runner::replay(scenario, &schedule);
     assert!(failure.starts_with(&message.expect("the replay fails as well")));
-    let places: Vec<_> = steps.lines().filter(|line| line.contains(file!())).collect();
-    assert!(places.iter().any(|line| line.contains("thread 0: reads word 0")), "{steps}");
-    assert!(places.iter().any(|line| line.contains("thread 1: writes word 0")), "{steps}");
+    assert_eq!(steps, again);
+    // One sees that the lock is free, the other one takes it and goes inside, and so does the first one.
+    let lines: Vec<&str> = steps.lines().collect();
+    let last = |text: &str| {
+        let found = lines.iter().rposition(|line| line.contains(text));
+        found.unwrap_or_else(|| panic!("no '{text}' in:\n{steps}"))
+    };
+    let [seen, taken, first, taken_again, second] = [
+        "thread 0: reads word 1: 0 ",
+        "thread 1: writes word 1: 0 -> 1 ",
+        "thread 1: begins to write what the lock guards ",
+        "thread 0: writes word 1: 1 -> 1 ",
+        "thread 0: begins to write what the lock guards ",
+    ]
+    .map(last);
+    assert!(seen < taken && taken < first && first < taken_again && taken_again < second, "{steps}");
+    assert!([seen, taken, taken_again].iter().all(|line| lines[*line].contains(file!())), "{steps}");
+    assert!(steps.lines().any(|line| line.contains("word 1 has 4 bytes, first used by thread 0 at")), "{steps}");
+    assert!(steps.lines().all(|line| line.chars().count() <= 120), "{steps}");
 
     let under_loom = broken.weak.iter().find(|scenario| scenario.name == "exclusion-2x2").unwrap();
     assert!(runner::weak(under_loom, Budget::SHORT).failure.is_some());

@@ -1,13 +1,14 @@
 //! The checks of the routed locks see what they are there for: locks that leave the route, or forget where they are, fail.
 
-use lockswap_check::explore::{clear_tables, explore, Explore, Virtual};
-use lockswap_check::explore::{Bounds, End};
+use lockswap_check::explore::{Explore, Virtual};
 use lockswap_conformance::routed::{self, Places};
 use lockswap_conformance::small::Stage;
 use lockswap_conformance::Threads;
 use lockswap_locks::flat::ttas::Ttas;
 use lockswap_locks::routed::{plock::Counts, ron::Flags, ron::Routed, ron::Stops, shared::Table, ticket::Queues};
 use lockswap_locks::RawLock;
+use lockswap_sim::explore::{clear_tables, explore, Bounds, End};
+use std::time::Duration;
 
 const CPUS: usize = 4;
 type Flags4 = Flags<Explore, CPUS>;
@@ -17,7 +18,7 @@ type Queues4 = Queues<Explore, CPUS>;
 
 /// What goes wrong in each scenario, if anything.
 fn failures<L: RawLock<Explore>, T: Places>(several: bool) -> Vec<(&'static str, Option<String>)> {
-    let bounds = Bounds { preemptions: 2, rarities: 0, steps: 3_000, executions: 20_000 };
+    let bounds = Bounds { preemptions: Some(2), rarities: 0, steps: 3_000, executions: 20_000, time: Duration::MAX };
     let fails = |run: fn()| {
         let report = explore(bounds, &|| {
             clear_tables();
@@ -58,6 +59,9 @@ impl Stage for Mirror {
     const SEES_WAITS: bool = true;
     fn gone(start: *const u8, bytes: usize) {
         Virtual::gone(start, bytes);
+    }
+    fn order() {
+        Virtual::order();
     }
     fn moment() -> u64 {
         Virtual::moment()

@@ -39,7 +39,7 @@ pub struct Check {
     pub threads: usize,
     /// Executions of the last complete search, or of the one that was cut off.
     pub executions: u64,
-    /// Preemptions up to which the explorer saw every execution.
+    /// Preemptions up to which every execution was seen; nothing where the search was finished: all of them.
     pub preemptions: Option<u32>,
     /// Whether the search was finished.
     pub complete: bool,
@@ -98,6 +98,9 @@ pub struct Summary {
 struct Explored {
     scenarios: usize,
     executions: u64,
+    /// Scenarios of which every interleaving was seen, with as many preemptions as there can be.
+    without_bound: usize,
+    /// The least bound on preemptions of the others.
     preemptions: Option<u32>,
     complete: bool,
 }
@@ -117,6 +120,7 @@ impl Summary {
         let explored = || Explored {
             scenarios: by(Engine::Explore).count(),
             executions: sum(Engine::Explore),
+            without_bound: by(Engine::Explore).filter(|check| check.holds() && check.preemptions.is_none()).count(),
             preemptions: by(Engine::Explore).filter(|check| check.holds()).filter_map(|check| check.preemptions).min(),
             complete: by(Engine::Explore).all(Check::holds),
         };
@@ -140,7 +144,14 @@ impl Summary {
             return "**fails**".into();
         }
         let explored = self.explore.as_ref().map(|explore| match explore.preemptions {
-            Some(bound) if explore.complete => format!("interleavings, {bound} preemptions"),
+            None if explore.complete => "all interleavings".into(),
+            Some(bound) if explore.complete && explore.without_bound == 0 => {
+                format!("interleavings, {bound} preemptions")
+            }
+            Some(bound) if explore.complete => {
+                let (all, of) = (explore.without_bound, explore.scenarios);
+                format!("all interleavings in {all} of {of}, else {bound} preemptions")
+            }
             _ => "interleavings in part".into(),
         });
         let loomed = self.loom.as_ref().map(|loom| if loom.complete { "loom" } else { "loom in part" }.into());
@@ -221,7 +232,7 @@ mod tests {
     fn the_summary_adds_up_and_lists_what_is_open() {
         let all = AllChecks::parse(SAMPLE).unwrap();
         let summary = serde_json::to_value(Summary::new(all.of(entry(Role::Mutex, "ticket")).unwrap())).unwrap();
-        let explore = serde_json::json!({"scenarios": 3, "executions": 35, "preemptions": 2, "complete": false});
+        let explore = serde_json::json!({"scenarios": 3, "executions": 35, "without_bound": 0, "preemptions": 2, "complete": false});
         assert_eq!(summary["explore"], explore);
         // A search that saw nothing is not complete.
         assert_eq!(summary["loom"], serde_json::json!({"scenarios": 2, "executions": 7, "complete": false}));
@@ -232,6 +243,18 @@ mod tests {
         ];
         assert_eq!(summary["not_checked"], serde_json::json!(open));
         assert_eq!(summary["failures"], serde_json::json!([]));
+    }
+
+    #[test]
+    fn a_search_without_a_bound_is_told_from_one_with_a_bound() {
+        let all = AllChecks::parse(SAMPLE).unwrap();
+        let mut checks = all.of(entry(Role::Mutex, "ticket")).unwrap()[..2].to_vec();
+        let words = |checks: &[Check]| Summary::new(checks).words();
+        assert!(words(&checks).starts_with("interleavings, 2 preemptions"));
+        checks[1].preemptions = None;
+        assert!(words(&checks).starts_with("all interleavings in 1 of 2, else 3 preemptions"));
+        checks[0].preemptions = None;
+        assert!(words(&checks).starts_with("all interleavings;"), "{}", words(&checks));
     }
 
     #[test]

@@ -99,7 +99,10 @@ fn ride<P: Platform, L: RawLock<P>, T: Places>(
         Mutex::new(Book { inside: vec![false; riders.len()], acquisitions: Vec::new(), released: 0, from: None });
     let count = P::Data::<usize>::new(0);
     let (lock_ref, contexts_ref, book_ref, count_ref) = (&lock, &contexts, &book, &count);
-    let open = move || -> MutexGuard<'_, Book> { book_ref.lock().unwrap_or_else(std::sync::PoisonError::into_inner) };
+    let open = move || -> MutexGuard<'_, Book> {
+        T::order();
+        book_ref.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    };
     T::run(bodies(riders.len(), move |thread| {
         let rider = riders[thread];
         for _ in 0..rider.rounds {

@@ -16,6 +16,9 @@ pub trait Stage: Threads {
     fn enough() {}
     /// The bytes must not be accessed any more.
     fn gone(start: *const u8, bytes: usize);
+    /// The calling thread is about to look at, or to change, what scenarios keep outside the machine: until its next access
+    /// to a word that comes in an order with the same of other threads, which is enumerated.
+    fn order() {}
     /// A number higher than all before.
     fn moment() -> u64;
     /// From now on [`Stage::waits_since`] is about another wait of the calling thread.
@@ -260,6 +263,7 @@ fn is_fair<P: Platform, L: Lock<P>, T: Stage>() {
             inside_ref.lock().unwrap()[thread] = true;
             // SAFETY: as in `exclusion`.
             unsafe { lock_ref.lock(cx) };
+            T::order();
             inside_ref.lock().unwrap()[thread] = false;
             overtaken_ref.lock().unwrap()[thread] = [0; THREADS];
             for other in 0..THREADS {

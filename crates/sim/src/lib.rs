@@ -8,6 +8,8 @@ mod coroutines;
 mod crew;
 mod engine;
 mod epochs;
+#[cfg(panic = "unwind")]
+pub mod explore;
 pub mod host;
 mod job;
 mod machine;

@@ -49,6 +49,7 @@ const PER_MUTANT: Duration = Duration::from_secs(90);
 const SEARCH: Budget = Budget {
     preemptions: 2,
     executions: 100_000,
+    executions_without_bound: 10_000,
     weak_executions: 400,
     weak_executions_bounded: 400,
     weak_threads: 5,

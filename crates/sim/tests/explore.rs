@@ -1,0 +1,398 @@
+//! The explorer's two searches see what there is to see: on random little programs the search without a bound, which leaves
+//! out executions, finds every outcome that the other one finds, and both find what a plain enumeration finds.
+
+use lockswap_platform::{AtomicInt, Clock, DataCell, Deadline, Ordering::SeqCst, Platform, Wake};
+use lockswap_sim::explore::{self, clear_tables, search, Bounds, End, Explore};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+type Word = <Explore as Platform>::U32;
+type Data = <Explore as Platform>::Data<u32>;
+
+/// One step of a little program. Words are meant modulo their number, threads modulo theirs.
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Load(usize),
+    Store(usize, u32),
+    Swap(usize, u32),
+    Exchange(usize, u32, u32),
+    Add(usize, u32),
+    /// Waits until the word has the value.
+    Await(usize, u32),
+    /// Waits until it has changed the word from the first to the second value.
+    AwaitExchange(usize, u32, u32),
+    Park(usize, u32),
+    Unpark(usize, u32),
+    /// Waits until one of two words has a value.
+    AwaitEither(usize, usize, u32),
+    TimedAwait(usize, u32),
+    TimedPark(usize, u32),
+    Now,
+    Choose(u32),
+    Number(usize),
+    Sleep,
+    Settle,
+    Moment,
+    ForgetWait,
+    WaitsSince(usize),
+    Guarded(bool),
+    Gone(usize),
+}
+
+/// A small generator: the same programs everywhere.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        // SplitMix64 (Steele, Lea, Flood: OOPSLA 2014).
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % n
+    }
+
+    fn word(&mut self) -> usize {
+        self.below(3) as usize
+    }
+
+    fn value(&mut self) -> u32 {
+        self.below(3) as u32
+    }
+
+    /// Plain accesses, waits and sleeps: what [`plainly`] knows.
+    fn plain(&mut self) -> Op {
+        let (word, value, other) = (self.word(), self.value(), self.value());
+        match self.below(12) {
+            0 | 1 => Op::Load(word),
+            2 | 3 => Op::Store(word, value),
+            4 => Op::Swap(word, value),
+            5 => Op::Exchange(word, value, other),
+            6 => Op::Add(word, 1),
+            7 => Op::Await(word, value),
+            8 => Op::AwaitExchange(word, value, other),
+            9 => Op::Park(word, 0),
+            10 => Op::Park(word, value),
+            _ => Op::Unpark(word, 1 + value),
+        }
+    }
+
+    /// The above, and all else that threads may have in common.
+    fn any(&mut self) -> Op {
+        let (word, value) = (self.word(), self.value());
+        match self.below(24) {
+            0 | 1 => Op::AwaitEither(word, self.word(), value),
+            2 | 3 => Op::TimedAwait(word, value),
+            4 => Op::TimedPark(word, value),
+            5 => Op::Now,
+            6 => Op::Choose(2 + value),
+            7 => Op::Number(word),
+            8 => Op::Sleep,
+            9 => Op::Settle,
+            10 => Op::Moment,
+            11 => Op::ForgetWait,
+            12 => Op::WaitsSince(word),
+            _ => self.plain(),
+        }
+    }
+}
+
+type Program = Vec<Vec<Op>>;
+
+fn program(random: &mut Random, steps: u64, op: impl Fn(&mut Random) -> Op) -> Program {
+    let threads = 2 + random.below(2) as usize;
+    let mut program = vec![Vec::new(); threads];
+    for thread in &mut program {
+        for _ in 0..1 + random.below(if threads == 2 { steps + 1 } else { steps }) {
+            thread.push(op(random));
+        }
+    }
+    program
+}
+
+/// What each thread has seen, and the words at the end.
+type Outcome = Vec<Vec<u64>>;
+
+thread_local! {
+    static SEEN: RefCell<Outcome> = const { RefCell::new(Vec::new()) };
+}
+
+fn note(thread: usize, value: u64) {
+    SEEN.with_borrow_mut(|seen| seen[thread].push(value));
+}
+
+fn perform(thread: usize, op: Op, words: &[Word], data: &Data, threads: usize) {
+    let word = |number: usize| &words[number % words.len()];
+    let soon = || Deadline { clock: Clock::Monotonic, at: Explore::<explore::Faithful>::now(Clock::Monotonic) + 5 };
+    type P = Explore;
+    let seen = match op {
+        Op::Load(w) => word(w).load(SeqCst).into(),
+        Op::Store(w, value) => {
+            word(w).store(value, SeqCst);
+            0
+        }
+        Op::Swap(w, value) => word(w).swap(value, SeqCst).into(),
+        Op::Exchange(w, from, to) => match word(w).compare_exchange(from, to, SeqCst) {
+            Ok(_) => 100,
+            Err(found) => found.into(),
+        },
+        Op::Add(w, value) => word(w).fetch_add(value, SeqCst).into(),
+        Op::Await(w, value) => P::spin_map(|| (word(w).load(SeqCst) == value).then_some(7)),
+        Op::AwaitExchange(w, from, to) => P::spin_map(|| word(w).compare_exchange(from, to, SeqCst).ok()).into(),
+        Op::AwaitEither(w, x, value) => P::spin_map(|| {
+            let (a, b) = (word(w).load(SeqCst), word(x).load(SeqCst));
+            (a == value || b == value).then_some(u64::from(a * 10 + b))
+        }),
+        Op::TimedAwait(w, value) => {
+            P::spin_map_until(soon(), || (word(w).load(SeqCst) == value).then_some(1)).unwrap_or(2)
+        }
+        Op::Park(w, expected) => (P::park(word(w), expected, None) == Wake::Retry).into(),
+        Op::TimedPark(w, expected) => (P::park(word(w), expected, Some(soon())) == Wake::Retry).into(),
+        Op::Unpark(w, n) => P::unpark(word(w), n).into(),
+        Op::Now => P::now(Clock::Monotonic),
+        Op::Choose(n) => P::choose(n).into(),
+        Op::Number(w) => P::address(word(w)) as u64,
+        Op::Sleep => {
+            P::sleep(3);
+            0
+        }
+        Op::Settle => {
+            explore::settle();
+            0
+        }
+        Op::Moment => explore::moment(),
+        Op::ForgetWait => {
+            explore::forget_wait();
+            0
+        }
+        Op::WaitsSince(other) => explore::waits_since(other % threads).unwrap_or(0),
+        // SAFETY: virtual threads run one at a time.
+        Op::Guarded(true) => unsafe { data.with_mut(|value| (*value, *value += 1).0.into()) },
+        // SAFETY: as above.
+        Op::Guarded(false) => unsafe { data.with(|value| (*value).into()) },
+        Op::Gone(w) => {
+            explore::gone((&raw const *word(w)).addr(), size_of::<Word>());
+            0
+        }
+    };
+    note(thread, seen);
+}
+
+fn run(program: &Program, words: usize) {
+    let threads = program.len();
+    SEEN.set(vec![Vec::new(); threads + 1]);
+    clear_tables();
+    // Some words lie where addresses change from execution to execution.
+    let ballast = vec![0u8; 24];
+    let boxed: Box<[Word]> = (0..words).map(|_| AtomicInt::new(0)).collect();
+    std::mem::forget(ballast);
+    let array: [Word; 3] = [const { 0 }; 3].map(AtomicInt::new);
+    let words = if words == 3 { &array[..] } else { &boxed[..] };
+    let data = Data::new(0);
+    let data = &data;
+    let bodies = program.iter().enumerate().map(|(thread, ops)| {
+        let body = move || ops.iter().for_each(|op| perform(thread, *op, words, data, threads));
+        Box::new(body) as Box<dyn FnOnce() + Send>
+    });
+    explore::run(bodies.collect());
+    words.iter().for_each(|word| note(threads, word.load(SeqCst).into()));
+}
+
+fn bounds(preemptions: Option<u32>, rarities: u32) -> Bounds {
+    Bounds { preemptions, rarities, steps: 500, executions: 60_000, time: Duration::MAX }
+}
+
+/// All outcomes, deadlocks among them; nothing if there are too many executions.
+fn outcomes(program: &Program, words: usize, bounds: Bounds) -> Option<(BTreeSet<Outcome>, u64)> {
+    let mut all = BTreeSet::new();
+    let report = search(bounds, &|| run(program, words), &mut |failure| {
+        let mut seen = SEEN.take();
+        match failure {
+            None => {}
+            Some(message) if message.starts_with("deadlock") => seen.push(vec![u64::MAX]),
+            Some(message) => panic!("{message}: {program:?}"),
+        }
+        all.insert(seen);
+        true
+    });
+    (report.end == End::Exhausted).then_some((all, report.executions))
+}
+
+/// The same by the simplest enumeration there is, of programs of the plain operations.
+fn plainly(program: &Program, words: usize) -> BTreeSet<Outcome> {
+    #[derive(Clone)]
+    struct State {
+        next: Vec<usize>,
+        /// The word each thread sleeps on, in the order of falling asleep.
+        asleep: Vec<(usize, usize)>,
+        memory: Vec<u32>,
+        seen: Outcome,
+    }
+    fn step(program: &Program, state: &State, thread: usize) -> Option<State> {
+        let op = program[thread].get(state.next[thread])?;
+        if state.asleep.iter().any(|(sleeper, _)| *sleeper == thread) {
+            return None;
+        }
+        let mut after = state.clone();
+        let count = after.memory.len();
+        let seen = match *op {
+            Op::Load(w) => after.memory[w % count].into(),
+            Op::Store(w, value) => {
+                after.memory[w % count] = value;
+                0
+            }
+            Op::Swap(w, value) => std::mem::replace(&mut after.memory[w % count], value).into(),
+            Op::Exchange(w, from, to) if after.memory[w % count] == from => {
+                after.memory[w % count] = to;
+                100
+            }
+            Op::Exchange(w, ..) => after.memory[w % count].into(),
+            Op::Add(w, value) => {
+                after.memory[w % count] += value;
+                (after.memory[w % count] - value).into()
+            }
+            Op::Await(w, value) if after.memory[w % count] == value => 7,
+            Op::AwaitExchange(w, from, to) if after.memory[w % count] == from => {
+                after.memory[w % count] = to;
+                from.into()
+            }
+            Op::Await(..) | Op::AwaitExchange(..) => return None,
+            Op::Park(w, expected) => {
+                if after.memory[w % count] == expected {
+                    after.asleep.push((thread, w % count));
+                }
+                1
+            }
+            Op::Unpark(w, n) => {
+                let mut woken = 0;
+                after.asleep.retain(|(_, word)| {
+                    let wakes = *word == w % count && woken < n;
+                    woken += u32::from(wakes);
+                    !wakes
+                });
+                woken.into()
+            }
+            _ => unreachable!("not a plain operation"),
+        };
+        after.next[thread] += 1;
+        after.seen[thread].push(seen);
+        Some(after)
+    }
+    fn walk(program: &Program, state: &State, all: &mut BTreeSet<Outcome>) {
+        let mut is_end = true;
+        for thread in 0..program.len() {
+            if let Some(after) = step(program, state, thread) {
+                is_end = false;
+                walk(program, &after, all);
+            }
+        }
+        if is_end {
+            let mut seen = state.seen.clone();
+            // A thread that sleeps has not come back from that.
+            for (thread, _) in &state.asleep {
+                seen[*thread].pop();
+            }
+            let has_ended = |thread: usize| state.next[thread] == program[thread].len();
+            if (0..program.len()).all(has_ended) && state.asleep.is_empty() {
+                let memory = seen.last_mut().unwrap();
+                memory.extend(state.memory.iter().map(|value| u64::from(*value)));
+            } else {
+                seen.push(vec![u64::MAX]);
+            }
+            all.insert(seen);
+        }
+    }
+    let threads = program.len();
+    let start = State {
+        next: vec![0; threads],
+        asleep: Vec::new(),
+        memory: vec![0; words],
+        seen: vec![Vec::new(); threads + 1],
+    };
+    let mut all = BTreeSet::new();
+    walk(program, &start, &mut all);
+    all
+}
+
+/// So many programs each; `EXPLORE_PROGRAMS=N` for more, `EXPLORE_SEED=N` for others.
+fn programs(default: u64) -> (u64, u64) {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    (number("EXPLORE_PROGRAMS").unwrap_or(default), number("EXPLORE_SEED").unwrap_or(1))
+}
+
+#[test]
+fn plain_programs_have_the_outcomes_of_a_plain_enumeration() {
+    let (count, seed) = programs(1_500);
+    let mut random = Random(seed);
+    let (mut executions, mut different) = (0, 0);
+    for _ in 0..count {
+        let words = 1 + random.below(3) as usize;
+        let program = program(&mut random, 4, Random::plain);
+        let expected = plainly(&program, words);
+        let (reduced, taken) = outcomes(&program, words, bounds(None, 0)).expect("short programs");
+        assert_eq!(reduced, expected, "{words} words: {program:?}");
+        executions += taken;
+        different += expected.len();
+    }
+    println!("{count} programs: {different} outcomes, {executions} executions of the reduced search");
+}
+
+#[test]
+fn the_reduced_search_sees_what_the_full_one_sees() {
+    let (count, seed) = programs(1_500);
+    let mut random = Random(seed << 32);
+    let (mut full_executions, mut reduced_executions, mut compared) = (0, 0, 0);
+    for _ in 0..count {
+        let words = 1 + random.below(3) as usize;
+        let rarities = random.below(3) as u32;
+        let program = program(&mut random, 3, Random::any);
+        let Some((expected, all)) = outcomes(&program, words, bounds(Some(u32::MAX), rarities)) else { continue };
+        let (reduced, taken) = outcomes(&program, words, bounds(None, rarities)).expect("fewer than all");
+        assert_eq!(reduced, expected, "{words} words, {rarities} rarities: {program:?}");
+        assert!(taken <= all, "{taken} of {all} executions: {program:?}");
+        full_executions += all;
+        reduced_executions += taken;
+        compared += 1;
+    }
+    println!(
+        "{compared} of {count} programs: {full_executions} executions, {reduced_executions} of the reduced search"
+    );
+    assert!(compared > count * 9 / 10 && reduced_executions < full_executions / 3);
+}
+
+/// What ends an execution is found by both searches, or by neither.
+#[test]
+fn the_reduced_search_fails_where_the_full_one_fails() {
+    let (count, seed) = programs(1_500);
+    let mut random = Random(seed << 16);
+    let (mut failed, mut compared) = (0, 0);
+    for _ in 0..count {
+        let words = 1 + random.below(3) as usize;
+        let is_about_memory = random.below(2) == 0;
+        let program = program(&mut random, 3, |random| match random.below(6) {
+            0 if is_about_memory => Op::Gone(random.word()),
+            0 | 1 if !is_about_memory => Op::Guarded(random.below(2) == 0),
+            _ => random.plain(),
+        });
+        let failure = |preemptions| {
+            let mut first = None;
+            // A deadlock is not looked for here.
+            let report = search(bounds(preemptions, 0), &|| run(&program, words), &mut |failure| {
+                let failure = failure.filter(|message| !message.starts_with("deadlock"));
+                first = failure.map(str::to_owned);
+                first.is_none()
+            });
+            (first.is_some(), report.end)
+        };
+        let (full, end) = failure(Some(u32::MAX));
+        if matches!(end, End::Limit(_)) {
+            continue;
+        }
+        assert_eq!(failure(None).0, full, "{words} words: {program:?}");
+        compared += 1;
+        failed += u64::from(full);
+    }
+    println!("{failed} of {compared} programs fail");
+    assert!(failed > count / 10 && failed < count * 9 / 10 && compared > count * 9 / 10);
+}
