@@ -76,7 +76,9 @@ fn the_simulator_is_measured_next_to_its_targets() {
     let threads: Vec<_> = runs.iter().map(|run| run["threads"].as_u64().unwrap()).collect();
     assert_eq!(threads, [72, 72, 72, 72, 72, 192, 192, 4095]);
     for run in runs {
-        assert!(run["memory_operations"].as_u64().is_some_and(|count| count > 10_000), "{run}");
+        // Every thread has the lock at least once: to take it, to count, to give it back.
+        let least = 4 * run["threads"].as_u64().unwrap();
+        assert!(run["memory_operations"].as_u64().is_some_and(|count| count > least), "{run}");
         assert!(run["cpu_seconds"][0].as_f64().is_some_and(|seconds| seconds > 0.0), "{run}");
     }
 }

@@ -101,11 +101,11 @@ struct Games {
 }
 
 impl Games {
-    /// Sleeps until the word is `value`.
+    /// Sleeps until the word is `value`; it may be more by the time that this thread gets a CPU to look at it.
     fn sleep_until(&self, value: u32) {
         loop {
             let now = self.word.load(Ordering::Acquire);
-            if now == value || self.over.load(Ordering::Acquire) {
+            if now >= value || self.over.load(Ordering::Acquire) {
                 return;
             }
             let _ = Native::park(&self.word, now, None);
@@ -169,6 +169,7 @@ impl Games {
                 self.word.store(number - 1, Ordering::Release);
                 if begin.elapsed() > super::PATIENCE {
                     self.over.store(true, Ordering::Release);
+                    self.set_and_wake(ROUNDS);
                     return found;
                 }
                 std::thread::sleep(ASLEEP);
