@@ -18,6 +18,8 @@ const LINES: usize = 64;
 const APART: usize = 2;
 /// Samples of each sort that one call adds.
 const ROUNDS: u32 = 100;
+/// Additions of each core in one sample of their race: some hundred visits of the line to each.
+const ADDITIONS: usize = 10_000;
 
 /// Costs in ns.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +28,8 @@ pub struct Costs {
     pub line: Samples,
     /// A line of many that are read in ascending order.
     pub sweep: Samples,
+    /// Additions that a core makes one after the other while another core adds to the same word as fast as it can.
+    pub run: Samples,
 }
 
 impl Costs {
@@ -33,6 +37,7 @@ impl Costs {
     pub fn extend(&mut self, others: Self) {
         self.line.extend(others.line);
         self.sweep.extend(others.sweep);
+        self.run.extend(others.run);
     }
 }
 
@@ -45,6 +50,16 @@ struct Cell(AtomicUsize);
 pub fn measure(first: usize, second: usize, costs: &mut Costs) -> Result<(), ProbeError> {
     let cells: Vec<Cell> = (0..LINES * APART).map(|_| Cell::default()).collect();
     let random = fastrand::Rng::with_seed(1);
+    let word = Cell::default();
+    let race = || {
+        let (mut visits, mut last) = (0u32, usize::MAX);
+        for _ in 0..ADDITIONS {
+            let before = word.0.fetch_add(1, Ordering::Relaxed);
+            visits += u32::from(before != last);
+            last = before + 1;
+        }
+        ADDITIONS as f64 / f64::from(visits)
+    };
     let write = |turn: &super::Turn| {
         let mut random = random.clone();
         let mut order: Vec<usize> = (0..LINES).map(|line| line * APART).collect();
@@ -53,13 +68,18 @@ pub fn measure(first: usize, second: usize, costs: &mut Costs) -> Result<(), Pro
             for (place, cell) in order.iter().enumerate() {
                 cells[*cell].0.store(order[(place + 1) % LINES], Ordering::Relaxed);
             }
-            turn.pass(4 * round + 1);
-            if !turn.wait(4 * round + 2) {
+            turn.pass(6 * round + 1);
+            if !turn.wait(6 * round + 2) {
                 return;
             }
             cells.iter().for_each(|cell| cell.0.store(round as usize, Ordering::Relaxed));
-            turn.pass(4 * round + 3);
-            if !turn.wait(4 * round + 4) {
+            turn.pass(6 * round + 3);
+            if !turn.wait(6 * round + 4) {
+                return;
+            }
+            turn.pass(6 * round + 5);
+            race();
+            if !turn.wait(6 * round + 6) {
                 return;
             }
         }
@@ -67,7 +87,7 @@ pub fn measure(first: usize, second: usize, costs: &mut Costs) -> Result<(), Pro
     let read = |turn: &super::Turn| {
         let mut found = Costs::default();
         for round in 0..ROUNDS {
-            if !turn.wait(4 * round + 1) {
+            if !turn.wait(6 * round + 1) {
                 break;
             }
             let start = Instant::now();
@@ -77,14 +97,19 @@ pub fn measure(first: usize, second: usize, costs: &mut Costs) -> Result<(), Pro
             }
             black_box(cell);
             found.line.push(each(start, LINES as u32));
-            turn.pass(4 * round + 2);
-            if !turn.wait(4 * round + 3) {
+            turn.pass(6 * round + 2);
+            if !turn.wait(6 * round + 3) {
                 break;
             }
             let start = Instant::now();
             black_box(cells.iter().map(|cell| cell.0.load(Ordering::Relaxed)).fold(0, usize::wrapping_add));
             found.sweep.push(each(start, cells.len() as u32));
-            turn.pass(4 * round + 4);
+            turn.pass(6 * round + 4);
+            if !turn.wait(6 * round + 5) {
+                break;
+            }
+            found.run.push(race());
+            turn.pass(6 * round + 6);
         }
         found
     };

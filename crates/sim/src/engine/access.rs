@@ -74,7 +74,7 @@ pub fn load(place: Place) -> u64 {
         return value;
     }
     if engine.lines[index].owner == core {
-        engine.now = engine.now.max(engine.lines[index].busy_until);
+        engine.now = engine.now.max(engine.lines[index].arrives);
     }
     let value = engine.value(index, place);
     engine.note(index);
@@ -96,7 +96,7 @@ pub fn store(place: Place, value: u64) {
         if owned && engine.me().last_commit <= engine.now {
             let line = &mut engine.lines[index];
             line.version = line.version.wrapping_add(1);
-            let at = line.busy_until.max(engine.now);
+            let at = line.arrives.max(engine.now);
             engine.notify(index, at);
         } else {
             engine.complete_store(index, me);
@@ -137,7 +137,7 @@ pub fn update(place: Place, f: impl FnOnce(u64) -> Option<u64>) -> u64 {
     }
     let engine = self::engine();
     let done = if engine.lines[index].owner == core {
-        engine.now.max(engine.lines[index].busy_until)
+        engine.now.max(engine.lines[index].arrives)
     } else {
         engine.serve_write(index, core)
     };

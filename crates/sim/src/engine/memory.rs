@@ -52,7 +52,10 @@ pub struct Line {
     clusters: u64,
     /// The node whose directory keeps the line.
     home: u32,
+    /// Others have to wait that long.
     pub busy_until: Ps,
+    /// When the core that was served last has it; from then on it goes on, however long it keeps the line from others.
+    pub arrives: Ps,
     /// The core that has been served last.
     pub served: u32,
     /// Changes when copies are invalidated or the content may have changed.
@@ -74,6 +77,7 @@ impl Line {
             clusters: 0,
             home,
             busy_until: 0,
+            arrives: 0,
             served: NOBODY,
             version: 0,
             queue: Vec::new(),
@@ -193,6 +197,7 @@ impl Engine {
         let (hold, serve) = (self.machine.costs.hold, self.machine.costs.serve);
         let line = &mut self.lines[index];
         line.busy_until = self.now + if owner != NOBODY { latency + hold } else { serve };
+        line.arrives = self.now + latency;
         if in_memory {
             line.owner = core;
         } else {
@@ -237,6 +242,7 @@ impl Engine {
         let hold = self.machine.costs.hold;
         let line = &mut self.lines[index];
         line.busy_until = self.now + latency + hold;
+        line.arrives = self.now + latency;
         line.owner = core;
         line.served = core;
         line.copies = CoreSet::only(core);
@@ -405,7 +411,7 @@ impl Engine {
         let core = self.threads[thread as usize].core;
         let done = if self.lines[index].owner == core {
             self.lines[index].version = self.lines[index].version.wrapping_add(1);
-            self.now.max(self.lines[index].busy_until)
+            self.now.max(self.lines[index].arrives)
         } else {
             let now = self.now;
             self.now = now.max(self.lines[index].busy_until);

@@ -162,7 +162,7 @@ pub(super) fn file(shape: &Shape, found: &Found, facts: &Facts) -> String {
         latencies(shape, found),
     );
     section("[core]", core(found));
-    section("[fabric]", fabric());
+    section("[fabric]", fabric(found));
     section("# ns, of the system calls that locks make.\n[scheduler]", scheduler(shape, found));
     facts.remarks.iter().for_each(|remark| _ = writeln!(text, "# {remark}"));
     text
@@ -235,9 +235,12 @@ fn core(found: &Found) -> Lines {
     ])
 }
 
-fn fabric() -> Lines {
+fn fabric(found: &Found) -> Lines {
+    let run = found.nearest().and_then(|costs| costs.run.median());
+    let hold = run.and_then(|run| Some(run * found.core.rmw.median()?));
+    let hold = computed(hold, 3.0, "additions that a core makes in a row while another wants the line, times rmw");
     lines([
-        ("hold", assumed(3.0, "")),
+        ("hold", hold.unwrap_or_else(|| assumed(3.0, "there is one core"))),
         ("serve", assumed(2.5, "")),
         ("invalidate", assumed(1.0, "")),
         ("home", assumed(3.0, "")),
