@@ -23,7 +23,8 @@ pub trait Stage: Threads {
     fn moment() -> u64;
     /// From now on [`Stage::waits_since`] is about another wait of the calling thread.
     fn forget_wait();
-    /// The moment at which the thread with this index came to rest first since it called [`Stage::forget_wait`].
+    /// The moment at which the thread with this index came to rest first since it called [`Stage::forget_wait`]. To be asked
+    /// after [`Stage::order`].
     fn waits_since(thread: usize) -> Option<u64>;
 }
 

@@ -1,6 +1,11 @@
 //! The explorer's two searches see what there is to see: on random little programs the search without a bound, which leaves
 //! out executions, finds every outcome that the other one finds, and both find what a plain enumeration finds.
 
+use lockswap_locks::flat::{futex::Futex, ticket::Ticket, ttas::Ttas};
+use lockswap_locks::queue::{
+    clh::ClhSpin, hemlock::Hemlock, k42::K42, mcs::McsSpin, mcs::McsStp, reciprocating::Reciprocating,
+};
+use lockswap_locks::{Context, TryLock};
 use lockswap_platform::{AtomicInt, Clock, DataCell, Deadline, Ordering::SeqCst, Platform, Wake};
 use lockswap_sim::explore::{self, clear_tables, search, Bounds, End, Explore};
 use std::cell::RefCell;
@@ -166,7 +171,10 @@ fn perform(thread: usize, op: Op, words: &[Word], data: &Data, threads: usize) {
             explore::forget_wait();
             0
         }
-        Op::WaitsSince(other) => explore::waits_since(other % threads).unwrap_or(0),
+        Op::WaitsSince(other) => {
+            explore::order();
+            explore::waits_since(other % threads).unwrap_or(0)
+        }
         // SAFETY: virtual threads run one at a time.
         Op::Guarded(true) => unsafe { data.with_mut(|value| (*value, *value += 1).0.into()) },
         // SAFETY: as above.
@@ -395,4 +403,88 @@ fn the_reduced_search_fails_where_the_full_one_fails() {
     }
     println!("{failed} of {compared} programs fail");
     assert!(failed > count / 10 && failed < count * 9 / 10 && compared > count * 9 / 10);
+}
+
+/// A thread for each word: `l` acquires and releases, `t` tries. What is seen: who was inside, in this order, and who failed.
+fn acquires<L: TryLock<Explore>>(words: &[&str]) {
+    SEEN.set(vec![Vec::new()]);
+    clear_tables();
+    let lock = L::new();
+    let data = Data::new(0);
+    let contexts: Vec<Vec<L::Ctx>> = words.iter().map(|word| word.chars().map(|_| L::Ctx::new()).collect()).collect();
+    let (lock, data, contexts) = (&lock, &data, &contexts);
+    let bodies = words.iter().enumerate().map(|(thread, word)| {
+        let body = move || {
+            for (letter, cx) in word.chars().zip(&contexts[thread]) {
+                // SAFETY: a context of its own for each acquisition, which outlives the threads.
+                let holds = unsafe {
+                    match letter {
+                        't' => lock.try_lock(cx),
+                        _ => {
+                            lock.lock(cx);
+                            true
+                        }
+                    }
+                };
+                explore::order();
+                note(0, thread as u64 + if holds { 0 } else { 100 });
+                if holds {
+                    // SAFETY: held through this context.
+                    unsafe {
+                        data.with_mut(|value| *value += 1);
+                        lock.unlock(cx);
+                    }
+                }
+            }
+        };
+        Box::new(body) as Box<dyn FnOnce() + Send>
+    });
+    explore::run(bodies.collect());
+}
+
+/// The orders of acquisitions are the same in both searches, where the full one has an end; how many executions each takes.
+fn compare<L: TryLock<Explore>>() -> (u64, u64) {
+    let (mut full, mut reduced, mut whole) = (0, 0, 0);
+    for words in [&["l", "l"][..], &["ll", "l"], &["lt", "l"], &["l", "t", "t"], &["lt", "tl"]] {
+        let orders = |preemptions| {
+            let mut seen = BTreeSet::new();
+            let bounds = Bounds { executions: 200_000, ..bounds(preemptions, 1) };
+            let report = search(bounds, &|| acquires::<L>(words), &mut |failure| {
+                assert_eq!(failure, None, "{} {words:?}", L::INFO.id);
+                seen.insert(SEEN.take());
+                true
+            });
+            (seen, report)
+        };
+        let (seen, some) = orders(None);
+        assert_eq!(some.end, End::Exhausted, "{} {words:?}", L::INFO.id);
+        let (expected, all) = orders(Some(u32::MAX));
+        if all.end == End::Exhausted {
+            assert_eq!(seen, expected, "{} {words:?}", L::INFO.id);
+            whole += 1;
+        } else {
+            assert!(seen.is_superset(&expected), "{} {words:?}", L::INFO.id);
+        }
+        full += all.executions;
+        reduced += some.executions;
+    }
+    assert!(whole >= 1, "{}", L::INFO.id);
+    println!("{}: {full} executions, {reduced} of the reduced search", L::INFO.id);
+    (full, reduced)
+}
+
+#[test]
+fn locks_are_acquired_in_the_same_orders_in_both_searches() {
+    let executions = [
+        compare::<Ticket<Explore>>(),
+        compare::<Ttas<Explore>>(),
+        compare::<Futex<Explore>>(),
+        compare::<McsSpin<Explore>>(),
+        compare::<McsStp<Explore>>(),
+        compare::<K42<Explore>>(),
+        compare::<ClhSpin<Explore>>(),
+        compare::<Hemlock<Explore>>(),
+        compare::<Reciprocating<Explore>>(),
+    ];
+    assert!(executions.iter().all(|(full, reduced)| reduced < full));
 }
