@@ -50,12 +50,12 @@ impl Budget {
     /// For one mutant in one scenario.
     pub const MUTANT: Budget = Budget {
         preemptions: 3,
-        executions: 200_000,
+        executions: 1_500_000,
         executions_without_bound: 10_000,
         weak_executions: 6_000,
         weak_executions_bounded: 12_000,
         weak_threads: 5,
-        time: Duration::from_secs(8),
+        time: Duration::from_secs(20),
     };
 
     /// So much time for each scenario on each machine, however many executions.

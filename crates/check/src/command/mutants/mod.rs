@@ -48,12 +48,12 @@ const PER_MUTANT: Duration = Duration::from_secs(90);
 /// The search for places.
 const SEARCH: Budget = Budget {
     preemptions: 2,
-    executions: 100_000,
+    executions: 400_000,
     executions_without_bound: 10_000,
     weak_executions: 400,
     weak_executions_bounded: 400,
     weak_threads: 5,
-    time: Duration::from_secs(3),
+    time: Duration::from_secs(8),
 };
 
 /// One scenario of one lock.
