@@ -1,6 +1,6 @@
 //! Virtual threads as a workload's crew.
 
-use crate::engine::{self, Stuck, Totals};
+use crate::engine::{self, schedule, Stuck, Totals};
 use crate::machine::{Machine, Ps};
 use crate::platform;
 use corosensei::stack::DefaultStack;
@@ -73,12 +73,12 @@ impl Crew for Simulated<'_> {
                 let kind = if kind.little { CoreKind::Little } else { CoreKind::Big };
                 let signal = &signal;
                 Box::new(move || {
-                    engine::keep_busy(number as Ps * start + Ps::from(engine::choose(start as u32)));
+                    schedule::sleep(number as Ps * start + Ps::from(engine::choose(start as u32)));
                     body(&Member { number, pace: 1.0, kind, signal, seed });
                 }) as Box<dyn FnOnce() + '_>
             })
             .collect();
-        let begin = (threads + 1) as Ps * start + timing.warm_up * 1000;
+        let begin = self.machine.costs.timer_slack + (threads + 1) as Ps * start + timing.warm_up * 1000;
         let end = begin + timing.duration * 1000;
         let (alarms, limit) = ([begin, end], end + LIMIT * 1000);
         match engine::run(self.machine, self.seed, (alarms, limit), &|| signal.advance(engine::time() / 1000), bodies) {

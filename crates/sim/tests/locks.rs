@@ -83,8 +83,8 @@ fn starving_threads_wait_too() {
         let waiters = run.report.waiters.expect("noted");
         assert!((28.0..32.0).contains(&waiters), "{lock}: {waiters} of 32 threads wait");
         let starved = run.report.per_thread.iter().filter(|thread| thread.ops == 0).all(|thread| {
-            // From the warm-up to beyond the end.
-            thread.longest_ns.is_some_and(|longest| longest > 5_000_000)
+            // From the warm-up to beyond the end, but for one acquisition that began in the warm-up and does not count.
+            thread.longest_ns.is_some_and(|longest| longest > 2_500_000)
         });
         assert!(starved, "{lock}: a thread without the lock has no long wait: {:?}", run.report.per_thread);
     }
@@ -114,4 +114,16 @@ fn thousands_of_threads_run() {
     let run = run(&amd, "oversub", 4096, 20_000_000, "futex");
     assert_eq!(run.report.per_thread.len(), 4096);
     assert!(run.report.ops > 1000);
+}
+
+/// RON has one place per CPU: of two threads there, the second waits by yields while the first works and comes back at once. A
+/// yield must not begin a new slice for the first, or the second never runs while the place is free.
+#[test]
+fn who_yields_gets_the_cpu_in_the_end() {
+    let changes = [("scheduler.patience", "true"), ("scheduler.slice", "5e5")];
+    let changes = changes.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let m1 = Machine::built_in("apple-m1", &changes).expect("apple-m1");
+    let run = run(&m1, "ncs", 16, 50_000_000, "ron");
+    let counts: Vec<u64> = run.report.per_thread.iter().map(|thread| thread.ops).collect();
+    assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
 }

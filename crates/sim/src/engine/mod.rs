@@ -68,6 +68,8 @@ pub struct Thread {
     event_at: Option<Ps>,
     /// A watcher's own time: it sees nothing before.
     pub not_before: Ps,
+    /// How much of its slice it has had; a yield does not begin a new one.
+    used: Ps,
     /// What was left to compute when it lost its CPU.
     remaining: Option<Ps>,
     /// It looks at the clock until then, on a CPU or not.

@@ -38,6 +38,7 @@ impl Engine {
             token: 0,
             event_at: None,
             not_before: 0,
+            used: 0,
             remaining: None,
             busy_until: None,
             ready: true,
@@ -69,8 +70,14 @@ impl Engine {
         self.cpus[cpu as usize].queue.push_back(thread);
         self.queued += 1;
         if self.cpus[cpu as usize].queue.len() == 1 {
-            self.announce_slice(cpu, self.machine.costs.slice);
+            self.announce_end_of_slice(cpu);
         }
+    }
+
+    /// The slice of the CPU's thread ends when it has had all of it.
+    fn announce_end_of_slice(&mut self, cpu: u32) {
+        let used = self.threads[self.cpus[cpu as usize].current as usize].used;
+        self.announce_slice(cpu, self.machine.costs.slice.saturating_sub(used));
     }
 
     /// The slice of the CPU's thread ends when it has had the CPU for `length`.
@@ -100,7 +107,7 @@ impl Engine {
         }
         self.set_load(thread as usize, if spins { Load::Spinning } else { Load::Busy });
         if others {
-            self.announce_slice(cpu, self.machine.costs.slice);
+            self.announce_end_of_slice(cpu);
         }
     }
 
@@ -115,6 +122,7 @@ impl Engine {
             state.token = state.token.wrapping_add(1);
         }
         let cpu = state.cpu;
+        state.used += now.saturating_sub(self.cpus[cpu as usize].since);
         let state = &mut self.cpus[cpu as usize];
         state.current = NOBODY;
         state.token = state.token.wrapping_add(1);
@@ -156,6 +164,7 @@ impl Engine {
         }
         let thread = state.current;
         self.switch_out(thread);
+        self.threads[thread as usize].used = 0;
         self.cpus[cpu as usize].queue.push_back(thread);
         self.queued += 1;
         self.next_thread(cpu);
@@ -198,6 +207,7 @@ impl Engine {
         let state = &mut self.threads[thread as usize];
         state.doing = Doing::Running;
         state.ready = true;
+        state.used = 0;
         let last = state.cpu;
         let cpu = self.choose_cpu(last);
         self.give(thread, cpu, self.machine.costs.switch);
