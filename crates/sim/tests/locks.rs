@@ -1,9 +1,14 @@
 //! Every lock of the catalogue on simulated machines. The workloads check that nothing was lost, which is exclusion.
 
+use lockswap_locks::flat::ttas::Ttas;
 use lockswap_locks::info::Fairness;
 use lockswap_locks::registry::{Entry, Role, ENTRIES};
-use lockswap_platform::Ns;
-use lockswap_sim::{Finished, Job, Machine, Workload};
+use lockswap_locks::routed::{plock::RonPlock, ron::Ron, shared::RonShared, ticket::RonTicket};
+use lockswap_locks::RawLock;
+use lockswap_platform::{Ns, Platform};
+use lockswap_sim::{attempt, Finished, Job, Machine, Sim, Simulated, Workload};
+use lockswap_workloads::crew::{gather, Phase, Timing};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The locks that are ours, or those of them that `LOCKSWAP_TEST_LOCKS` names.
 fn locks(role: Role) -> impl Iterator<Item = &'static Entry> {
@@ -126,4 +131,46 @@ fn who_yields_gets_the_cpu_in_the_end() {
     let run = run(&m1, "ncs", 16, 50_000_000, "ron");
     let counts: Vec<u64> = run.report.per_thread.iter().map(|thread| thread.ops).collect();
     assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+}
+
+/// The most acquisitions by others while a thread of 64, one on each CPU, waits for a lock.
+fn most_overtakers<L: RawLock<Sim, Ctx = ()>>(machine: &Machine) -> u64 {
+    let (lock, acquisitions) = (L::new(), AtomicU64::new(0));
+    let crew = Simulated::new(machine, 1);
+    let longest = attempt(|| {
+        let timing = Timing::lasting(1_000_000);
+        gather(&crew, 64, timing, |member| {
+            let mut most = 0;
+            while member.signal.phase() != Phase::Stop {
+                let before = acquisitions.load(Relaxed);
+                // SAFETY: the lock needs no context.
+                unsafe { lock.lock(&()) };
+                most = most.max(acquisitions.fetch_add(1, Relaxed) - before);
+                Sim::keep_busy(20);
+                // SAFETY: held.
+                unsafe { lock.unlock(&()) };
+                Sim::keep_busy(100 * (member.number as u64 % 7));
+            }
+            most
+        })
+        .0
+    });
+    longest.expect("it ends").into_iter().max().unwrap_or(0)
+}
+
+/// RON's promise (Lo et al., OSDI 2023, section 4) on as many CPUs as its paper has: the lock comes round.
+#[test]
+fn ron_comes_round_on_64_cpus() {
+    let amd = machine("amd-2990wx");
+    for (id, most) in [
+        ("ron", most_overtakers::<Ron<Sim>>(&amd)),
+        ("ron-plock", most_overtakers::<RonPlock<Sim>>(&amd)),
+        ("ron-ticket", most_overtakers::<RonTicket<Sim>>(&amd)),
+        ("ron-shared", most_overtakers::<RonShared<Sim>>(&amd)),
+    ] {
+        // All others once, and some while the thread is still on its way to its stop.
+        assert!((32..2 * 63).contains(&most), "{id}: {most} acquisitions during one wait");
+    }
+    let most = most_overtakers::<Ttas<Sim>>(&amd);
+    assert!(most > 2 * 63, "a lock without that promise does not keep it: {most}");
 }
