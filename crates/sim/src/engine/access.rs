@@ -1,7 +1,8 @@
 //! What a virtual thread does to memory. Each function may leave the thread's coroutine and come back later; no reference
 //! to the engine is kept across that.
 
-use super::memory::{Pending, Sort};
+use super::memory::Sort;
+use super::stores::Pending;
 use super::{engine, settle, Doing, NOBODY};
 use crate::coroutines::leave;
 use crate::word::Place;

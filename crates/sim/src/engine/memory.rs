@@ -3,15 +3,12 @@
 //! A line is exclusive to one core, or shared by several, or in memory. A request for a line that is on its way waits in
 //! the line's queue; when the line may go on, an arbiter chooses the next one. A value is read or written at the moment
 //! the request is served; the thread goes on when the line has arrived.
-//!
-//! A store that must wait is kept aside: the memory has its value at once, and other threads are shown the value before
-//! it until it has been served. So no store is ever late in the memory itself, which may be a thread's stack.
 
 use super::cores::CoreSet;
 use super::events::Kind;
-use super::{Engine, Load, Thread, NOBODY};
+use super::stores::Pending;
+use super::{Engine, Thread, NOBODY};
 use crate::machine::Ps;
-use crate::word::Place;
 
 /// A request that waits for a line.
 #[derive(Clone, Copy)]
@@ -35,13 +32,6 @@ pub enum Sort {
     Write,
     /// From the store buffer: the thread itself does not wait.
     Store,
-}
-
-/// A store that has not been served.
-pub struct Pending {
-    pub thread: u32,
-    pub address: usize,
-    pub value: u64,
 }
 
 pub struct Line {
@@ -108,28 +98,6 @@ impl Engine {
         };
         self.recent[key % super::RECENT] = (key, found);
         found as usize
-    }
-
-    /// What the current thread sees at `place`.
-    pub(super) fn value(&self, line: usize, place: Place) -> u64 {
-        let line = &self.lines[line];
-        if line.committed.is_empty() {
-            return place.read();
-        }
-        let own = line.pending.iter().rev().find(|p| p.thread == self.current && p.address == place.address);
-        if let Some(own) = own {
-            return own.value;
-        }
-        let committed = line.committed.iter().find(|(address, _)| *address == place.address);
-        committed.map_or_else(|| place.read(), |(_, value)| *value)
-    }
-
-    /// Writes what everybody sees at `place`.
-    pub(super) fn set_value(&mut self, line: usize, place: Place, value: u64) {
-        match self.lines[line].committed.iter_mut().find(|(address, _)| *address == place.address) {
-            Some((_, committed)) => *committed = value,
-            None => place.write(value),
-        }
     }
 
     /// A miss's latency as it is this time: no two are alike, and without that threads can fall into step for ever.
@@ -387,76 +355,12 @@ impl Engine {
         }
     }
 
-    /// Serves the oldest store in the buffer of `thread`: its line is free.
-    fn commit_first_store(&mut self, thread: u32) {
-        let Some((index, place)) = self.threads[thread as usize].stores.pop_front() else { return };
-        let line = &mut self.lines[index as usize];
-        let found = line.pending.iter().position(|p| p.thread == thread && p.address == place.address);
-        let Some(position) = found else { return };
-        let value = line.pending.remove(position).value;
-        if line.pending.iter().any(|p| p.address == place.address) {
-            self.set_value(index as usize, place, value);
-        } else {
-            line.committed.retain(|(address, _)| *address != place.address);
-            // The memory has it, unless two threads stored to the same place at once.
-            if place.read() != value {
-                place.write(value);
-            }
-        }
-        self.complete_store(index as usize, thread);
-    }
-
-    /// Gives a free line to the core of `thread`, whose store has been served.
-    pub(super) fn complete_store(&mut self, index: usize, thread: u32) {
-        let core = self.threads[thread as usize].core;
-        let done = if self.lines[index].owner == core {
-            self.lines[index].version = self.lines[index].version.wrapping_add(1);
-            self.now.max(self.lines[index].arrives)
-        } else {
-            let now = self.now;
-            self.now = now.max(self.lines[index].busy_until);
-            let done = self.serve_write(index, core);
-            self.now = now;
-            done
-        };
-        // Stores become visible in program order.
-        let thread = &mut self.threads[thread as usize];
-        let done = done.max(thread.last_commit);
-        thread.last_commit = done;
-        let line = &mut self.lines[index];
-        line.busy_until = line.busy_until.max(done);
-        self.notify(index, done);
-    }
-
-    /// Serves stores of `thread` as long as their lines are free.
-    pub(super) fn drain(&mut self, thread: u32) {
-        while let Some((index, _)) = self.threads[thread as usize].stores.front().copied() {
-            let core = self.threads[thread as usize].core;
-            if self.lines[index as usize].owner != core && !self.is_free_for(index as usize, core) {
-                self.enqueue(index as usize, thread, Sort::Store);
-                return;
-            }
-            self.commit_first_store(thread);
-        }
-        let thread_ = &self.threads[thread as usize];
-        if thread_.draining {
-            let at = thread_.last_commit.max(self.now);
-            self.threads[thread as usize].draining = false;
-            self.wake(thread, at);
-        }
-    }
-
     /// Notes that the condition under evaluation depends on a line.
     pub(super) fn note(&mut self, index: usize) {
         let thread = &mut self.threads[self.current as usize];
         if thread.in_condition && !thread.watched.iter().any(|(line, _)| *line == index as u32) {
             thread.watched.push((index as u32, self.lines[index].version));
         }
-    }
-
-    pub(super) fn value_for_others(&self, index: usize, place: Place) -> u64 {
-        let committed = self.lines[index].committed.iter().find(|(address, _)| *address == place.address);
-        committed.map_or_else(|| place.read(), |(_, value)| *value)
     }
 
     /// Makes the current thread a watcher of what its condition depends on; no if that has changed already.
@@ -483,50 +387,5 @@ impl Engine {
     /// The watched lines of a thread, for reports.
     pub fn lines_watched(&self, thread: usize) -> Vec<u32> {
         self.threads[thread].watched.iter().map(|(line, _)| *line).collect()
-    }
-
-    /// A cost of the own cache, on the current CPU.
-    #[inline]
-    pub fn access(&self, cost: Ps) -> Ps {
-        let here = self.here();
-        self.beside_sibling(here.core, (cost * self.machine.kinds[here.kind as usize].access) >> 10)
-    }
-
-    /// A cost of computing, on the current CPU.
-    pub fn compute(&self, cost: Ps) -> Ps {
-        let here = self.here();
-        self.beside_sibling(here.core, (cost * self.machine.kinds[here.kind as usize].compute) >> 10)
-    }
-
-    #[inline]
-    fn beside_sibling(&self, core: u32, cost: Ps) -> Ps {
-        if !self.machine.has_siblings {
-            return cost;
-        }
-        let (busy, spinning) = self.loads[core as usize];
-        let costs = &self.machine.costs;
-        if busy > 1 {
-            (cost * costs.sibling_busy) >> 10
-        } else if spinning > 0 {
-            (cost * costs.sibling_spinning) >> 10
-        } else {
-            cost
-        }
-    }
-
-    /// Changes what counts as the load of a thread on its core.
-    pub fn set_load(&mut self, thread: usize, load: Load) {
-        let before = std::mem::replace(&mut self.threads[thread].load, load);
-        let core = &mut self.loads[self.threads[thread].core as usize];
-        match before {
-            Load::None => {}
-            Load::Busy => core.0 -= 1,
-            Load::Spinning => core.1 -= 1,
-        }
-        match load {
-            Load::None => {}
-            Load::Busy => core.0 += 1,
-            Load::Spinning => core.1 += 1,
-        }
     }
 }

@@ -7,8 +7,10 @@ pub mod access;
 pub mod cores;
 mod events;
 pub mod memory;
+mod pace;
 mod random;
 pub mod schedule;
+mod stores;
 
 use crate::coroutines::{leave, Coroutines};
 use crate::machine::{Cpu, Machine, Ps};

@@ -52,8 +52,8 @@ enum Name {
 /// Places that a [`Sleeper`] has room for.
 const ROOM: usize = 6;
 
-/// A thread whose next step needs no look for now, because what follows it has been seen from where another step that has
-/// nothing in common with it was possible, too (sleep sets; Godefroid: 1996).
+/// A thread that need not be chosen until a step depends on its next one: what follows that one was seen before, from an
+/// earlier choice (sleep sets; Godefroid: 1996).
 #[derive(Clone, Copy)]
 pub struct Sleeper {
     pub thread: usize,

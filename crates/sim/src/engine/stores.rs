@@ -1,0 +1,103 @@
+//! Store buffers: stores that wait for their lines, and what others see meanwhile.
+//!
+//! A store that must wait is kept aside: the memory has its value at once, and other threads are shown the value before
+//! it until it has been served. So no store is ever late in the memory itself, which may be a thread's stack.
+
+use super::memory::Sort;
+use super::Engine;
+use crate::word::Place;
+
+/// A store that has not been served.
+pub struct Pending {
+    pub thread: u32,
+    pub address: usize,
+    pub value: u64,
+}
+
+impl Engine {
+    /// What the current thread sees at `place`.
+    pub(super) fn value(&self, line: usize, place: Place) -> u64 {
+        let line = &self.lines[line];
+        if line.committed.is_empty() {
+            return place.read();
+        }
+        let own = line.pending.iter().rev().find(|p| p.thread == self.current && p.address == place.address);
+        if let Some(own) = own {
+            return own.value;
+        }
+        let committed = line.committed.iter().find(|(address, _)| *address == place.address);
+        committed.map_or_else(|| place.read(), |(_, value)| *value)
+    }
+
+    /// Writes what everybody sees at `place`.
+    pub(super) fn set_value(&mut self, line: usize, place: Place, value: u64) {
+        match self.lines[line].committed.iter_mut().find(|(address, _)| *address == place.address) {
+            Some((_, committed)) => *committed = value,
+            None => place.write(value),
+        }
+    }
+
+    pub(super) fn value_for_others(&self, index: usize, place: Place) -> u64 {
+        let committed = self.lines[index].committed.iter().find(|(address, _)| *address == place.address);
+        committed.map_or_else(|| place.read(), |(_, value)| *value)
+    }
+
+    /// Serves the oldest store in the buffer of `thread`: its line is free.
+    pub(super) fn commit_first_store(&mut self, thread: u32) {
+        let Some((index, place)) = self.threads[thread as usize].stores.pop_front() else { return };
+        let line = &mut self.lines[index as usize];
+        let found = line.pending.iter().position(|p| p.thread == thread && p.address == place.address);
+        let Some(position) = found else { return };
+        let value = line.pending.remove(position).value;
+        if line.pending.iter().any(|p| p.address == place.address) {
+            self.set_value(index as usize, place, value);
+        } else {
+            line.committed.retain(|(address, _)| *address != place.address);
+            // The memory has it, unless two threads stored to the same place at once.
+            if place.read() != value {
+                place.write(value);
+            }
+        }
+        self.complete_store(index as usize, thread);
+    }
+
+    /// Gives a free line to the core of `thread`, whose store has been served.
+    pub(super) fn complete_store(&mut self, index: usize, thread: u32) {
+        let core = self.threads[thread as usize].core;
+        let done = if self.lines[index].owner == core {
+            self.lines[index].version = self.lines[index].version.wrapping_add(1);
+            self.now.max(self.lines[index].arrives)
+        } else {
+            let now = self.now;
+            self.now = now.max(self.lines[index].busy_until);
+            let done = self.serve_write(index, core);
+            self.now = now;
+            done
+        };
+        // Stores become visible in program order.
+        let thread = &mut self.threads[thread as usize];
+        let done = done.max(thread.last_commit);
+        thread.last_commit = done;
+        let line = &mut self.lines[index];
+        line.busy_until = line.busy_until.max(done);
+        self.notify(index, done);
+    }
+
+    /// Serves stores of `thread` as long as their lines are free.
+    pub(super) fn drain(&mut self, thread: u32) {
+        while let Some((index, _)) = self.threads[thread as usize].stores.front().copied() {
+            let core = self.threads[thread as usize].core;
+            if self.lines[index as usize].owner != core && !self.is_free_for(index as usize, core) {
+                self.enqueue(index as usize, thread, Sort::Store);
+                return;
+            }
+            self.commit_first_store(thread);
+        }
+        let thread_ = &self.threads[thread as usize];
+        if thread_.draining {
+            let at = thread_.last_commit.max(self.now);
+            self.threads[thread as usize].draining = false;
+            self.wake(thread, at);
+        }
+    }
+}
