@@ -52,9 +52,27 @@ fn build() -> PathBuf {
         cargo.env_remove("RUSTC_WRAPPER");
     }
     cargo.env("CARGO_ENCODED_RUSTFLAGS", flags());
-    let status = cargo.status().unwrap_or_else(|e| panic!("cannot run cargo for the preload library: {e}"));
-    assert!(status.success(), "building the preload library failed: {cargo:?}");
-    target_dir.join(target).join("preload").join("liblockswap.so")
+    run(&mut cargo);
+    let library = variable_path("OUT_DIR").join("linked.so");
+    let mut link = Command::new(crates.join("preload/link"));
+    link.arg(linker(&target)).arg(target_dir.join(&target).join("preload/liblockswap.a")).arg(&library);
+    run(&mut link);
+    library
+}
+
+fn run(command: &mut Command) {
+    let status = command.status().unwrap_or_else(|e| panic!("cannot run {command:?} for the preload library: {e}"));
+    assert!(status.success(), "building the preload library failed: {command:?}");
+}
+
+/// The linker that cargo would call for the target, as far as the environment names one; else the C compiler.
+fn linker(target: &str) -> OsString {
+    let name = format!("CARGO_TARGET_{}_LINKER", target.to_uppercase().replace('-', "_"));
+    println!("cargo::rerun-if-env-changed={name}");
+    let of_flags = flags()
+        .to_str()
+        .and_then(|flags| flags.split('\x1f').find_map(|flag| flag.strip_prefix("-Clinker=")).map(OsString::from));
+    of_flags.or_else(|| env::var_os("RUSTC_LINKER")).or_else(|| env::var_os(name)).unwrap_or_else(|| "cc".into())
 }
 
 /// Flags for the preload library, in cargo's encoding. Of the outer ones only those that a cross build cannot do

@@ -1,6 +1,6 @@
 //! Thread cancellation: glibc's cleanup handlers, and threads that may be cancelled at any instruction.
 
-use crate::functions::REAL;
+use crate::functions::{ACTIVE, REAL};
 use crate::generation;
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
@@ -67,19 +67,12 @@ static ASYNCHRONOUS_SEEN: AtomicBool = AtomicBool::new(false);
 ///
 /// # Safety
 /// As for glibc's.
-pub unsafe extern "C-unwind" fn setcanceltype(kind: c_int, old: *mut c_int) -> c_int {
+unsafe extern "C-unwind" fn setcanceltype(kind: c_int, old: *mut c_int) -> c_int {
     if kind == PTHREAD_CANCEL_ASYNCHRONOUS && !ASYNCHRONOUS_SEEN.swap(true, Ordering::Relaxed) {
         generation::disable_fast_path();
     }
     // SAFETY: as for this call.
     unsafe { REAL.pthread_setcanceltype.get()(kind, old) }
-}
-
-/// Whether the calling thread may be cancelled at any instruction.
-pub fn is_asynchronous() -> bool {
-    let asynchronous = defer();
-    undo_defer(asynchronous);
-    asynchronous
 }
 
 /// Lets the calling thread be cancelled at cancellation points only. Returns whether that is a change, for
@@ -102,4 +95,9 @@ pub extern "C-unwind" fn undo_defer(changed: bool) {
         // SAFETY: as in `defer`.
         unsafe { REAL.pthread_setcanceltype.get()(PTHREAD_CANCEL_ASYNCHRONOUS, &mut ignored) };
     }
+}
+
+/// Notices threads that ask to be cancelled at any instruction.
+pub fn install() {
+    ACTIVE.pthread_setcanceltype.set(setcanceltype);
 }

@@ -2,6 +2,8 @@
 //! own version of it.
 
 use crate::boot;
+use crate::memory::Page;
+use crate::message::die;
 use core::ffi::{c_int, c_void};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -39,7 +41,13 @@ impl<F: Copy> Entry<F> {
 
 /// Prints that glibc lacks a function that the program calls, and ends the process.
 fn missing(name: &str) -> ! {
-    boot::die(format_args!("this glibc has no {name}; lockswap needs glibc 2.34 or later"))
+    die(format_args!("this glibc has no {name}; lockswap needs glibc 2.34 or later"))
+}
+
+/// Forbids writing to the tables, which whoever could write to them would send calls to anywhere with.
+pub fn protect() {
+    ACTIVE.protect();
+    REAL.protect();
 }
 
 /// The whole body of an exported function: a jump to the active one, which finds the stack and the registers as its caller
@@ -71,7 +79,7 @@ macro_rules! functions {
         }
 
         /// The implementations in use.
-        pub static ACTIVE: Functions = Functions {
+        pub static ACTIVE: Page<Functions> = Page(Functions {
             $($name: Entry::new({
                 unsafe extern "C-unwind" fn first_call($($arg: $type),*) -> $result {
                     boot::initialise(core::ptr::null());
@@ -80,17 +88,17 @@ macro_rules! functions {
                 }
                 first_call as *mut ()
             }),)*
-        };
+        });
 
         /// glibc's implementations.
-        pub static REAL: Functions = Functions {
+        pub static REAL: Page<Functions> = Page(Functions {
             $($name: Entry::new({
                 unsafe extern "C-unwind" fn absent($(_: $type),*) -> $result {
                     missing(stringify!($name))
                 }
                 absent as *mut ()
             }),)*
-        };
+        });
 
         /// Looks up glibc's implementations, and makes them the active ones.
         pub fn load_real() {
@@ -117,8 +125,8 @@ macro_rules! functions {
     };
 }
 
-/// The start function of a thread.
-type Start = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+/// The start function of a thread: its result is a pointer for POSIX, an `int` for C11.
+pub type Start<R> = extern "C-unwind" fn(*mut c_void) -> R;
 
 functions! {
     fn pthread_mutex_init(mutex: *mut pthread_mutex_t, attr: *const pthread_mutexattr_t) -> c_int;
@@ -177,8 +185,8 @@ functions! {
     fn cnd_destroy(cond: *mut pthread_cond_t) -> ();
 
     fn pthread_create(
-        thread: *mut pthread_t, attr: *const pthread_attr_t, start: Start, argument: *mut c_void) -> c_int;
-    fn thrd_create(thread: *mut pthread_t, start: Start, argument: *mut c_void) -> c_int;
+        thread: *mut pthread_t, attr: *const pthread_attr_t, start: Start<*mut c_void>, argument: *mut c_void) -> c_int;
+    fn thrd_create(thread: *mut pthread_t, start: Start<c_int>, argument: *mut c_void) -> c_int;
     fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
 }
 

@@ -6,78 +6,48 @@
 //! | 1                         | at the start if objects are counted: a zero has not been counted |
 //! | + 1 (255 is followed by 1) | in the child of a fork: waiters of older objects are gone        |
 //!
-//! The table where waiters of several locks wait is emptied in the child.
-//!
 //! An object of another generation is *adopted* before it is used: counted if its mark is 0, rid of its waiters, marked.
+//!
+//! | mark of an object          | meaning                                                                |
+//! |----------------------------|------------------------------------------------------------------------|
+//! | GENERATION                 | adopted in that generation, and as good as any                         |
+//! | GENERATION, ADOPTING, HELD | a thread of that generation is at it, or was when the process forked;  |
+//! |                            | HELD tells whether somebody held the object before                     |
+//!
+//! Adopting takes no lock that all objects share, because a signal handler that interrupts it may adopt another object.
+//!
+//! The table where waiters of several locks wait is emptied in the child.
 
-use core::mem::MaybeUninit;
+use crate::cancel;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
-use lockswap_locks::flat::futex::Futex;
-use lockswap_locks::RawLock;
 use lockswap_platform::{Native, Platform, SharedTable};
 
-/// Where the generation sits in the second half of a mutex (see [`crate::mutex`]).
-pub const MUTEX_SHIFT: u32 = 40;
+/// Where the mark sits in the second half of a mutex (see [`crate::mutex`]).
+pub const MUTEX_SHIFT: u32 = 32;
+
+/// Where the generation sits in a mark.
+const GENERATION_SHIFT: u32 = 8;
+const ADOPTING: u32 = 1 << 16;
+const HELD: u32 = 1 << 17;
 
 static CURRENT: AtomicU8 = AtomicU8::new(0);
+static HAS_FORKED: AtomicBool = AtomicBool::new(false);
 
 /// The second half of a mutex that is of the ordinary kind and of the current generation; no such word exists once the
 /// fast path is disabled.
 static ORDINARY: AtomicU64 = AtomicU64::new(0);
 static FAST_PATH_DISABLED: AtomicBool = AtomicBool::new(false);
 
-/// A lock of our own, for rare events.
-pub struct RareLock(MaybeUninit<Futex<Native>>);
-
-impl RareLock {
-    /// A free lock.
-    pub const fn new() -> Self {
-        RareLock(MaybeUninit::zeroed())
-    }
-
-    /// Runs `f` while the lock is held.
-    pub fn with<R>(&self, f: impl FnOnce() -> R) -> R {
-        self.acquire();
-        let result = f();
-        // SAFETY: acquired above.
-        unsafe { self.release() };
-        result
-    }
-
-    /// Acquires the lock.
-    pub fn acquire(&self) {
-        // SAFETY: an all-zero lock is a free lock; it needs no context.
-        unsafe { self.0.assume_init_ref().lock(&()) };
-    }
-
-    /// Releases the lock.
-    ///
-    /// # Safety
-    /// It is held.
-    pub unsafe fn release(&self) {
-        // SAFETY: as for this call, and as in `acquire`.
-        unsafe { self.0.assume_init_ref().unlock(&()) };
-    }
-
-    /// Frees the lock, whoever held it.
-    ///
-    /// # Safety
-    /// The process has one thread, which does not hold the lock.
-    pub unsafe fn reset(&self) {
-        // SAFETY: as for this call; the lock consists of atomics.
-        unsafe { (&raw const self.0).cast_mut().cast::<Futex<Native>>().write_bytes(0, 1) };
-    }
+/// The mark of an object of the current generation.
+#[inline(always)]
+pub fn mark() -> u32 {
+    // Relaxed: changes only while the process has one thread.
+    (CURRENT.load(Ordering::Relaxed) as u32) << GENERATION_SHIFT
 }
 
-// SAFETY: the inner lock is made for sharing; `reset` names its own conditions.
-unsafe impl Sync for RareLock {}
-
-static ADOPTION: RareLock = RareLock::new();
-
 /// The generation of the process.
-#[inline]
 pub fn current() -> u8 {
-    // Relaxed: changes only while the process has one thread.
+    // Relaxed: as in `mark`.
     CURRENT.load(Ordering::Relaxed)
 }
 
@@ -91,7 +61,7 @@ pub fn ordinary_word() -> u64 {
 fn set(generation: u8) {
     CURRENT.store(generation, Ordering::Relaxed);
     if !FAST_PATH_DISABLED.load(Ordering::Relaxed) {
-        ORDINARY.store((generation as u64) << MUTEX_SHIFT, Ordering::Relaxed);
+        ORDINARY.store((mark() as u64) << MUTEX_SHIFT, Ordering::Relaxed);
     }
 }
 
@@ -105,9 +75,8 @@ pub fn start_counting() {
 /// # Safety
 /// The process has one thread: it is the child of a fork.
 pub unsafe fn enter_child() {
+    HAS_FORKED.store(true, Ordering::Relaxed);
     set(current().checked_add(1).unwrap_or(1));
-    // SAFETY: the thread that held it, if any, is in the parent.
-    unsafe { ADOPTION.reset() };
     // Relaxed: one thread. A page that nobody has written to stays shared with the parent.
     for waiter in Native::slots(SharedTable::Waiters) {
         if waiter.load(Ordering::Relaxed) != 0 {
@@ -122,14 +91,55 @@ pub fn disable_fast_path() {
     ORDINARY.store(u64::MAX, Ordering::Relaxed);
 }
 
-/// Prepares an object of another generation. `mark` reads its generation; `prepare` is told whether the object is new
-/// here (its mark is 0), repairs it, and marks it last.
+/// An object of ours that carries a mark.
+pub trait Object {
+    /// Its mark. Acquire: pairs with the Release of [`Object::replace_mark`].
+    fn mark(&self) -> u32;
+    /// Changes the mark from `old` to `new` and returns whether it was `old`. Release.
+    fn replace_mark(&self, old: u32, new: u32) -> bool;
+    /// Counts an object that is new here.
+    fn count(&self);
+    /// Whether somebody holds the object.
+    fn is_held(&self) -> bool;
+    /// Makes the object one that nobody waits for, and that is held if it was `held`.
+    ///
+    /// # Safety
+    /// No other thread uses the object.
+    unsafe fn forget_waiters(&self, held: bool);
+}
+
+/// Makes an object one of the current generation.
 #[cold]
-pub fn adopt(mark: impl Fn() -> u8, prepare: impl FnOnce(bool, u8)) {
-    ADOPTION.with(|| {
-        let found = mark();
-        if found != current() {
-            prepare(found == 0, current());
+#[inline(never)]
+pub fn adopt(object: &impl Object) {
+    // A thread that is cancelled in between would leave the object unfinished.
+    let deferred = cancel::defer();
+    let mine = mark();
+    loop {
+        let found = object.mark();
+        if found == mine {
+            break;
         }
-    });
+        if found & !HELD == mine | ADOPTING {
+            // Another thread is at it.
+            Native::spin_map(|| (object.mark() & ADOPTING == 0).then_some(()));
+        } else if found == 0 && !HAS_FORKED.load(Ordering::Relaxed) {
+            // Never used before.
+            if object.replace_mark(0, mine) {
+                object.count();
+            }
+        } else {
+            let held = if found & ADOPTING != 0 { found & HELD != 0 } else { object.is_held() };
+            let adopting = mine | ADOPTING | if held { HELD } else { 0 };
+            if object.replace_mark(found, adopting) {
+                if found == 0 {
+                    object.count();
+                }
+                // SAFETY: others of this process wait above; its former users are another process's.
+                unsafe { object.forget_waiters(held) };
+                object.replace_mark(adopting, mine);
+            }
+        }
+    }
+    cancel::undo_defer(deferred);
 }

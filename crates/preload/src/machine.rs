@@ -15,7 +15,9 @@ use lockswap_topology::stored::Identity;
 use lockswap_topology::topology::{Topology, Wanted};
 use syscalls::{syscall, Errno, Sysno};
 
-use crate::boot::{die, map, unmap, Environment, Lossy};
+use crate::environment::Environment;
+use crate::memory;
+use crate::message::{die, Lossy};
 use crate::stored;
 
 /// What was learnt, in words for the user.
@@ -41,7 +43,7 @@ impl fmt::Display for Learnt {
     }
 }
 
-/// Learns what locks ask; nothing if they ask nothing.
+/// Learns what locks ask; nothing if they ask nothing, or if there is no memory: then all CPUs count as alike.
 ///
 /// # Safety
 /// The process has one thread and `environment` is its own.
@@ -59,7 +61,7 @@ pub unsafe fn learn(environment: &Environment, settings: &Settings, asks: Asks) 
             }
         }
         let root = environment.get("LOCKSWAP_SYSFS").unwrap_or(c"/sys");
-        Some(read(environment, root, settings, asks))
+        memory::with_zeroed(|topology| read(environment, root, settings, asks, topology))
     }
 }
 
@@ -90,16 +92,19 @@ pub unsafe fn settings(environment: &Environment) -> Settings {
     }
 }
 
-/// Reads the machine and tells [`Native`].
+/// Reads the machine into `topology`, and tells [`Native`].
 ///
 /// # Safety
 /// As for [`learn`].
-unsafe fn read(environment: &Environment, root: &CStr, settings: &Settings, asks: Asks) -> Learnt {
+unsafe fn read(
+    environment: &Environment,
+    root: &CStr,
+    settings: &Settings,
+    asks: Asks,
+    topology: &mut Topology,
+) -> Learnt {
     let start = Native::now(Clock::Monotonic);
     let kinds = asks.kind || settings.level == Some(Level::CoreKind);
-    let memory = map(size_of::<Topology>());
-    // SAFETY: the memory is large enough, aligned to a page, ours alone, and all zero bytes are a topology.
-    let topology = unsafe { &mut *memory.cast::<Topology>() };
     // Without the folder all CPUs of the process count as alike.
     let folder = Folder::open(root).ok();
     let wanted = Wanted { all_groups: false, kinds: kinds && settings.big.is_none() };
@@ -121,8 +126,6 @@ unsafe fn read(environment: &Environment, root: &CStr, settings: &Settings, asks
     let (level, reason) = choose(topology, settings.level, steps);
     let summary = find(topology, level, set_place);
     let kinds = kinds.then(|| topology.kinds_source());
-    // SAFETY: from `map`; `topology` is used no more.
-    unsafe { unmap(memory, size_of::<Topology>()) };
     Learnt::Read { level, reason, kinds, summary, took: Native::now(Clock::Monotonic) - start }
 }
 

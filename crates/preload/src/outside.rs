@@ -22,12 +22,16 @@
 //! **An object may have been moved** (`realloc` of a structure with a mutex in it: undefined in POSIX, and done). The copy
 //! refers to a block whose header names another object, and counts as an object without a block: it is free, and gets
 //! its own. A mutex that was held when it was copied is therefore free in its copy, but no other mutex suffers.
+//!
+//! **There may be no block to be had**: no memory is left, or a signal handler uses an object for the first time while the
+//! thread that it interrupted is inside the arena. Such an object has [`IN_PLACE`] instead of an address, for ever, and runs
+//! on a small lock of ours inside the object. An exchange of its first word decides between several first users.
 
-use crate::generation::{self, RareLock};
-use crate::{boot, cancel, tls};
+use crate::rare_lock::RareLock;
+use crate::{cancel, generation, memory, tls};
 use core::cell::{Cell, UnsafeCell};
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicU8, AtomicUsize, Ordering};
+use core::sync::atomic::{compiler_fence, AtomicPtr, AtomicU32, AtomicU64, AtomicU8, AtomicUsize, Ordering};
 use lockswap_locks::registry::block_bytes;
 use syscalls::{syscall, Errno, Sysno};
 
@@ -51,6 +55,9 @@ struct Block<L> {
 #[repr(transparent)]
 pub struct Word<L>(AtomicPtr<Block<L>>);
 
+/// Stands in the place of a block's address: the object runs on a small lock inside it.
+const IN_PLACE: usize = 1;
+
 impl<L> Word<L> {
     /// The object begins with this word.
     fn object(&self) -> usize {
@@ -62,12 +69,19 @@ impl<L> Word<L> {
     pub fn get(&self) -> Option<&L> {
         // ORDER(block): Acquire pairs with the Release in `Arena::provide`; the block's header, and its lock.
         let block = self.0.load(Ordering::Acquire);
-        // SAFETY: not null, so the address of a block.
+        // SAFETY: neither null nor `IN_PLACE`, so the address of a block.
         // Relaxed: a block that is this object's stays so while the object is in use.
         unsafe {
-            (!block.is_null() && (*block).header.object.load(Ordering::Relaxed) == self.object())
+            (block.addr() > IN_PLACE && (*block).header.object.load(Ordering::Relaxed) == self.object())
                 .then(|| &(*block).lock)
         }
+    }
+
+    /// Whether the object runs on the small lock inside it.
+    #[inline(always)]
+    pub fn is_in_place(&self) -> bool {
+        // Relaxed: the small lock was zero before, and orders what it protects itself.
+        self.0.load(Ordering::Relaxed).addr() == IN_PLACE
     }
 
     /// The object's own lock.
@@ -99,58 +113,125 @@ impl<L> Word<L> {
 pub struct Arena {
     lock: RareLock,
     state: UnsafeCell<State>,
+    first_table: UnsafeCell<[*mut Header; FIRST_BUCKETS]>,
+    /// The arena's bit in [`tls::Thread::inside`].
+    bit: u8,
 }
 
 // SAFETY: the state is accessed only while the lock is held.
 unsafe impl Sync for Arena {}
 
 /// The blocks of mutexes.
-pub static MUTEXES: Arena = Arena::new();
+pub static MUTEXES: Arena = Arena::new(1);
 /// The blocks of rwlocks.
-pub static RWLOCKS: Arena = Arena::new();
+pub static RWLOCKS: Arena = Arena::new(2);
 
 impl Arena {
-    const fn new() -> Self {
-        Arena { lock: RareLock::new(), state: UnsafeCell::new(State::EMPTY) }
+    const fn new(bit: u8) -> Self {
+        Arena {
+            lock: RareLock::new(),
+            state: UnsafeCell::new(State::EMPTY),
+            first_table: UnsafeCell::new([null_mut(); FIRST_BUCKETS]),
+            bit,
+        }
     }
 
-    fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
-        // SAFETY: the lock is held.
-        let locked = || f(unsafe { &mut *self.state.get() });
-        // Relaxed: a thread finds its own identity only if it has stored it itself.
-        if FORKING.load(Ordering::Relaxed) == tls::identity() {
-            return locked();
+    /// Runs `f` while the lock is held; not, if this is a signal handler that interrupted its thread in here.
+    fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> Option<R> {
+        let thread = tls::thread();
+        let inside = thread.inside.get();
+        if inside & self.bit != 0 {
+            return None;
         }
         // A thread that is cancelled here would take the lock with it.
         let deferred = cancel::defer();
-        let result = self.lock.with(locked);
+        thread.inside.set(inside | self.bit);
+        // The fences keep the mark around the lock for a handler, which sees the instructions in order.
+        compiler_fence(Ordering::SeqCst);
+        // Relaxed: a thread finds its own identity only if it has stored it itself.
+        let is_forking = FORKING.load(Ordering::Relaxed) == tls::identity();
+        if !is_forking {
+            self.lock.acquire();
+        }
+        // SAFETY: the lock is held.
+        let state = unsafe { &mut *self.state.get() };
+        if state.table.is_null() {
+            state.table = self.first_table.get().cast();
+        }
+        let result = f(state);
+        if !is_forking {
+            // SAFETY: acquired above.
+            unsafe { self.lock.release() };
+        }
+        compiler_fence(Ordering::SeqCst);
+        thread.inside.set(inside);
         cancel::undo_defer(deferred);
-        result
+        Some(result)
     }
 
-    /// The lock of the object that begins with `word`; a block of the arena from now on if it has none. `is_idle` says
-    /// whether a lock is neither held nor touched; `clean` clears the rest of an object that has no lock yet.
+    /// The lock of the object that begins with `word`, which gets a block of the arena if it has none; nothing if it runs
+    /// on the small lock inside it. `is_idle` says whether a lock is neither held nor touched; `clean` clears the rest of an
+    /// object that was copied.
     #[cold]
     #[inline(never)]
-    pub fn provide<'a, L>(&self, word: &'a Word<L>, is_idle: fn(&L) -> bool, clean: impl FnOnce()) -> &'a L {
+    pub fn provide<'a, L>(&self, word: &'a Word<L>, is_idle: fn(&L) -> bool, clean: impl Fn()) -> Option<&'a L> {
         const { assert!(size_of::<Block<L>>() == block_bytes(size_of::<L>())) };
-        self.with(|state| {
+        loop {
             if let Some(lock) = word.get() {
-                return lock;
+                return Some(lock);
             }
-            clean();
-            let block = state.block_for(word.object(), size_of::<Block<L>>(), &reuse::<L>(is_idle)).cast::<Block<L>>();
-            // ORDER(block): Release pairs with the Acquire in `Word::get`.
-            word.0.store(block, Ordering::Release);
-            // SAFETY: a block of the arena.
-            unsafe { &(*block).lock }
-        })
+            // Relaxed: compared only.
+            let old = word.0.load(Ordering::Relaxed);
+            if old.addr() == IN_PLACE {
+                return None;
+            }
+            if !old.is_null() {
+                clean();
+            }
+            let publish = |new: *mut Block<L>| {
+                // ORDER(block): Release pairs with the Acquire in `Word::get`. Relaxed: a failed exchange is looked at again.
+                word.0.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed).is_ok()
+            };
+            let has_block = self.with(|state| {
+                // Another thread may have been here.
+                if word.get().is_some() {
+                    return true;
+                }
+                let reuse = reuse::<L>(is_idle);
+                let Some(block) = state.block_for(word.object(), size_of::<Block<L>>(), &reuse) else { return false };
+                if !publish(block.cast()) {
+                    state.give_back(block);
+                }
+                true
+            });
+            if has_block != Some(true) {
+                publish(core::ptr::without_provenance_mut(IN_PLACE));
+            }
+        }
     }
 
-    /// Gives back the block of the object that begins with `word`, if there is one.
+    /// Gives back what the object that begins with `word` has, if anything.
     pub fn give_back<L>(&self, word: &Word<L>) {
-        if word.get().is_some() {
-            self.with(|state| state.give_back(word.0.swap(null_mut(), Ordering::Relaxed).cast()));
+        let has_block = word.get().is_some();
+        let block = word.0.swap(null_mut(), Ordering::Relaxed);
+        if has_block {
+            // Where this thread is inside already the block stays in the table, and a sweep finds it.
+            self.with(|state| state.give_back(block.cast()));
+        }
+    }
+
+    /// Acquires the lock for a fork, unless the calling thread was interrupted inside the arena by the signal handler that
+    /// forks: then it holds the lock already, and in both processes it releases it when the handler has returned.
+    fn before_fork(&self) {
+        if tls::thread().inside.get() & self.bit == 0 {
+            self.lock.acquire();
+        }
+    }
+
+    /// Undoes [`Arena::before_fork`] through `free`.
+    fn after_fork(&self, free: impl FnOnce(&RareLock)) {
+        if tls::thread().inside.get() & self.bit == 0 {
+            free(&self.lock);
         }
     }
 }
@@ -161,18 +242,17 @@ static FORKING: AtomicU64 = AtomicU64::new(0);
 
 /// Keeps other threads out of the arenas until [`after_fork`] or, in the child, [`enter_child`].
 pub extern "C" fn before_fork() {
-    MUTEXES.lock.acquire();
-    RWLOCKS.lock.acquire();
+    MUTEXES.before_fork();
+    RWLOCKS.before_fork();
     FORKING.store(tls::identity(), Ordering::Relaxed);
 }
 
 /// Undoes [`before_fork`] in the parent.
 pub extern "C" fn after_fork() {
     FORKING.store(0, Ordering::Relaxed);
-    // SAFETY: acquired by `before_fork`.
-    unsafe {
-        RWLOCKS.lock.release();
-        MUTEXES.lock.release();
+    for arena in [&RWLOCKS, &MUTEXES] {
+        // SAFETY: acquired by `before_fork`.
+        arena.after_fork(|lock| unsafe { lock.release() });
     }
 }
 
@@ -182,10 +262,9 @@ pub extern "C" fn after_fork() {
 /// The process has one thread: it is the child of a fork.
 pub unsafe fn enter_child() {
     FORKING.store(0, Ordering::Relaxed);
-    // SAFETY: as for this call.
-    unsafe {
-        RWLOCKS.lock.reset();
-        MUTEXES.lock.reset();
+    for arena in [&RWLOCKS, &MUTEXES] {
+        // SAFETY: as for this call; threads that waited for the lock are in the parent.
+        arena.after_fork(|lock| unsafe { lock.reset() });
     }
 }
 
@@ -235,7 +314,7 @@ struct State {
 impl State {
     const EMPTY: State = State {
         table: null_mut(),
-        buckets: 0,
+        buckets: FIRST_BUCKETS,
         used: 0,
         sweep_at: FIRST_SWEEP,
         first_free: null_mut(),
@@ -244,24 +323,24 @@ impl State {
         fresh_bytes: 0,
     };
 
-    /// A block for the object at this address, which has none.
-    fn block_for(&mut self, object: usize, bytes: usize, reuse: &impl Fn(*mut Header) -> bool) -> *mut Header {
+    /// A block for the object at this address, which has none; nothing if there is no memory.
+    fn block_for(&mut self, object: usize, bytes: usize, reuse: &impl Fn(*mut Header) -> bool) -> Option<*mut Header> {
         let old = self.find(object);
         if !old.is_null() {
             if reuse(old) {
-                return old;
+                return Some(old);
             }
             self.give_back(old);
         }
         if self.used >= self.sweep_at {
             self.sweep(reuse);
         }
-        let mut block = self.take_free(reuse);
-        if block.is_null() {
-            block = self.take_fresh(bytes);
-        }
+        let block = self.take_free(reuse).or_else(|| self.take_fresh(bytes)).or_else(|| {
+            self.sweep(reuse);
+            self.take_free(reuse)
+        })?;
         self.insert(block, object);
-        block
+        Some(block)
     }
 
     /// Gives back blocks whose objects are gone: what lies at their addresses refers to these blocks no more.
@@ -289,9 +368,6 @@ impl State {
     }
 
     fn find(&self, object: usize) -> *mut Header {
-        if self.buckets == 0 {
-            return null_mut();
-        }
         // SAFETY: within the table; its lists hold blocks.
         unsafe {
             let mut block = *self.bucket(object);
@@ -324,10 +400,12 @@ impl State {
         }
     }
 
+    /// Doubles the table. Without memory for that it stays as it is, and its lists become longer.
     fn grow(&mut self) {
         let (old, old_buckets) = (self.table, self.buckets);
-        self.buckets = (2 * old_buckets).max(FIRST_BUCKETS);
-        self.table = boot::map(self.buckets * size_of::<*mut Header>()).cast();
+        let Some(table) = memory::map(2 * old_buckets * size_of::<*mut Header>()) else { return };
+        self.buckets = 2 * old_buckets;
+        self.table = table.cast();
         for bucket in 0..old_buckets {
             // SAFETY: within the old table; its lists hold blocks.
             unsafe {
@@ -339,9 +417,9 @@ impl State {
                 }
             }
         }
-        if !old.is_null() {
-            // SAFETY: the old table, which nothing refers to.
-            unsafe { boot::unmap(old.cast(), old_buckets * size_of::<*mut Header>()) };
+        if old_buckets > FIRST_BUCKETS {
+            // SAFETY: the old table, which nothing refers to; the first one is part of the arena.
+            unsafe { memory::unmap(old.cast(), old_buckets * size_of::<*mut Header>()) };
         }
     }
 
@@ -373,8 +451,8 @@ impl State {
         self.last_free = block;
     }
 
-    /// A free block that can be reused, else null. One that cannot, goes to the end of the list.
-    fn take_free(&mut self, reuse: &impl Fn(*mut Header) -> bool) -> *mut Header {
+    /// A free block that can be reused. One that cannot, goes to the end of the list.
+    fn take_free(&mut self, reuse: &impl Fn(*mut Header) -> bool) -> Option<*mut Header> {
         for _ in 0..LOOKS {
             let block = self.first_free;
             if block.is_null() {
@@ -386,22 +464,23 @@ impl State {
                 self.last_free = null_mut();
             }
             if reuse(block) {
-                return block;
+                return Some(block);
             }
             self.append_free(block);
         }
-        null_mut()
+        None
     }
 
-    fn take_fresh(&mut self, bytes: usize) -> *mut Header {
+    fn take_fresh(&mut self, bytes: usize) -> Option<*mut Header> {
         if self.fresh_bytes < bytes {
-            self.fresh_bytes = CHUNK_BYTES.max(CHUNK_BLOCKS * bytes);
-            self.fresh = boot::map(self.fresh_bytes).cast();
+            let chunk_bytes = CHUNK_BYTES.max(CHUNK_BLOCKS * bytes);
+            self.fresh = memory::map(chunk_bytes)?.cast();
+            self.fresh_bytes = chunk_bytes;
         }
         let block = self.fresh;
         self.fresh = block.wrapping_add(bytes);
         self.fresh_bytes -= bytes;
-        block.cast()
+        Some(block.cast())
     }
 }
 

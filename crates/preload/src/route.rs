@@ -11,7 +11,8 @@ use lockswap_topology::places::Settings;
 use lockswap_topology::stored::Identity;
 use lockswap_topology::topology::{Topology, Wanted};
 
-use crate::boot::{map, unmap, Environment};
+use crate::environment::Environment;
+use crate::memory;
 use crate::stored;
 
 /// Where the route comes from; shown with the route itself.
@@ -66,13 +67,15 @@ pub unsafe fn choose(
     if unsafe { stored::with(environment, Identity::of(&folder), verbose, |route, _| follow(route)) } {
         return Chosen::Stored;
     }
-    let memory = map(size_of::<Topology>());
-    // SAFETY: the memory is large enough, aligned to a page, ours alone, and all zero bytes are a topology.
-    let topology = unsafe { &mut *memory.cast::<Topology>() };
-    topology.read(&folder, Some(&own), Wanted { all_groups: true, kinds: false });
-    settings.apply(topology);
-    set_route(Order::along(topology, &own).iter().chain(own.iter()));
-    // SAFETY: from `map`; `topology` is used no more.
-    unsafe { unmap(memory, size_of::<Topology>()) };
+    let along_topology = |topology: &mut Topology| {
+        topology.read(&folder, Some(&own), Wanted { all_groups: true, kinds: false });
+        settings.apply(topology);
+        set_route(Order::along(topology, &own).iter().chain(own.iter()));
+    };
+    // Without memory for that the CPUs are visited in their order.
+    // SAFETY: all zero bytes are a topology.
+    if unsafe { memory::with_zeroed(along_topology) }.is_none() {
+        set_route(own.iter());
+    }
     Chosen::Topology
 }

@@ -1,9 +1,11 @@
 //! `pthread_rwlock_t` on a lock of ours.
 //!
 //!   bytes  0..16  the lock, or its address if it is too large (see `crate::outside`)
+//!                 or IN_PLACE if it lies in 32..48
 //!         16..24  the identity of the writer inside
 //!         24..28  the generation (see `crate::generation`)
 //!         28..32  process-shared, where glibc keeps it
+//!         32..48  a small lock of ours, where there was no memory for the chosen one
 //!         48..52  the kind, where glibc keeps it: whom the lock prefers
 //!
 //! A process-shared lock stays glibc's.
@@ -19,6 +21,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use libc::{clockid_t, pthread_rwlock_t, pthread_rwlockattr_t, timespec};
 use lockswap_locks::counters::Counter;
 use lockswap_locks::registry::fits_in_place;
+use lockswap_locks::rw::rw_futex::RwFutex;
 use lockswap_locks::{Preference, RawRwLock};
 use lockswap_platform::{Clock, Deadline, Native};
 
@@ -26,9 +29,9 @@ use lockswap_platform::{Clock, Deadline, Native};
 struct RwLock {
     body: UnsafeCell<[u64; 2]>,
     writer: AtomicU64,
-    generation: AtomicU32,
+    mark: AtomicU32,
     shared: AtomicU32,
-    unused: [u64; 2],
+    small: UnsafeCell<[u64; 2]>,
     kind: c_uint,
 }
 
@@ -69,160 +72,241 @@ impl RwLock {
         // Relaxed: as in `is_mine`.
         self.writer.store(identity, Ordering::Relaxed);
     }
+
+    /// The lock of an rwlock that has no other, see [`crate::outside`].
+    fn small_lock(&self) -> &RwFutex<Native> {
+        const { assert!(size_of::<RwFutex<Native>>() <= size_of::<[u64; 2]>()) };
+        // SAFETY: zero before its first use: a free lock.
+        unsafe { &*self.small.get().cast() }
+    }
+}
+
+/// Whether `object`, which glibc has made, has what it was made with where we look.
+pub fn looks_like(object: &pthread_rwlock_t, shared: bool, kind: c_int) -> bool {
+    // SAFETY: an initialised rwlock.
+    let found = unsafe { RwLock::of(core::ptr::from_ref(object).cast_mut()) };
+    (found.shared.load(Ordering::Relaxed) != 0) == shared && found.kind == kind as c_uint
+}
+
+/// What to do with a lock, whatever its type.
+trait Use<R> {
+    fn on<L: RawRwLock<Native>>(self, lock: &L) -> R;
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Read,
+    Write,
+}
+
+/// How long an acquisition may take; a deadline that makes no sense is an error.
+enum How {
+    Wait,
+    Try,
+    Until(Result<Deadline, c_int>),
+}
+
+struct TryAcquire(Mode, Preference);
+
+impl Use<bool> for TryAcquire {
+    #[inline(always)]
+    fn on<L: RawRwLock<Native>>(self, lock: &L) -> bool {
+        match self.0 {
+            Mode::Read => lock.try_read(self.1),
+            Mode::Write => lock.try_write(),
+        }
+    }
+}
+
+struct Acquire(Mode, Preference, Option<Deadline>);
+
+impl Use<bool> for Acquire {
+    #[inline(always)]
+    fn on<L: RawRwLock<Native>>(self, lock: &L) -> bool {
+        match self.0 {
+            Mode::Read => lock.read(self.1, self.2),
+            Mode::Write => lock.write(self.2),
+        }
+    }
+}
+
+struct Release<'a>(&'a RwLock);
+
+impl Use<()> for Release<'_> {
+    #[inline(always)]
+    fn on<L: RawRwLock<Native>>(self, lock: &L) {
+        let preference = self.0.preference();
+        // SAFETY: held in this mode, as far as a lock can tell.
+        unsafe {
+            if lock.is_write_locked() {
+                self.0.set_writer(0);
+                lock.unlock_write(preference);
+            } else if !lock.is_free() {
+                lock.unlock_read(preference);
+            }
+        }
+    }
+}
+
+struct ForgetWaiters;
+
+impl Use<()> for ForgetWaiters {
+    fn on<L: RawRwLock<Native>>(self, lock: &L) {
+        lock.forget_waiters();
+    }
+}
+
+/// An rwlock whose lock is of the type `L`, as one that carries a mark.
+struct Marked<'a, L>(&'a RwLock, PhantomData<L>);
+
+impl<L: RawRwLock<Native>> generation::Object for Marked<'_, L> {
+    fn mark(&self) -> u32 {
+        // ORDER(adopt): Acquire pairs with the Release in `replace_mark`.
+        self.0.mark.load(Ordering::Acquire)
+    }
+
+    fn replace_mark(&self, old: u32, new: u32) -> bool {
+        // ORDER(adopt): Release pairs with the Acquire of everybody's first look.
+        self.0.mark.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed).is_ok()
+    }
+
+    fn count(&self) {
+        count(Counter::RwLock);
+    }
+
+    fn is_held(&self) -> bool {
+        false
+    }
+
+    /// Who holds the lock is part of its state, which its own repair keeps.
+    unsafe fn forget_waiters(&self, _held: bool) {
+        if OnLock::<L>::LIES_INSIDE {
+            OnLock::<L>::with_lock(self.0, ForgetWaiters);
+        } else if OnLock::<L>::outside(self.0).is_in_place() {
+            self.0.small_lock().forget_waiters();
+        } else {
+            // SAFETY: as for this call.
+            unsafe { OnLock::<L>::outside(self.0).renew(|lock| (*lock).forget_waiters()) };
+        }
+    }
 }
 
 impl<L: RawRwLock<Native>> OnLock<L> {
     const LIES_INSIDE: bool = fits_in_place(size_of::<L>(), false);
 
-    fn inside(rwlock: &RwLock) -> &L {
-        // SAFETY: the body of an rwlock of the chosen lock type, which all of the process have; zero is a free lock.
-        unsafe { &*rwlock.body.get().cast() }
-    }
-
     fn outside(rwlock: &RwLock) -> &Word<L> {
-        // SAFETY: as in `inside`; zero is no lock yet.
+        // SAFETY: the body of an rwlock of the chosen lock type, which all of the process have; zero is no lock yet.
         unsafe { &*rwlock.body.get().cast() }
     }
 
-    /// The lock; the rwlock gets one if it has none.
+    /// The lock, if the rwlock has one already that is of the chosen type.
     #[inline(always)]
-    fn lock_of(rwlock: &RwLock) -> &L {
+    fn existing(rwlock: &RwLock) -> Option<&L> {
         const { assert!(align_of::<L>() <= if Self::LIES_INSIDE { 8 } else { 64 }) };
         if Self::LIES_INSIDE {
-            return Self::inside(rwlock);
+            // SAFETY: as in `outside`; zero is a free lock.
+            return Some(unsafe { &*rwlock.body.get().cast() });
         }
-        let word = Self::outside(rwlock);
-        word.get()
-            .unwrap_or_else(|| RWLOCKS.provide(word, |lock| lock.is_free() && lock.is_quiet(), || rwlock.set_writer(0)))
+        Self::outside(rwlock).get()
     }
 
-    /// The rwlock and its lock, of the current generation, or nothing if it is glibc's.
+    /// Runs `f` on the lock, which the rwlock gets if it has none.
+    #[inline(always)]
+    fn with_lock<R>(rwlock: &RwLock, f: impl Use<R>) -> R {
+        let new = || {
+            let is_idle = |lock: &L| lock.is_free() && lock.is_quiet();
+            RWLOCKS.provide(Self::outside(rwlock), is_idle, || rwlock.set_writer(0))
+        };
+        match Self::existing(rwlock).or_else(new) {
+            Some(lock) => f.on(lock),
+            None => f.on(rwlock.small_lock()),
+        }
+    }
+
+    /// The rwlock, of the current generation, or nothing if it is glibc's.
     ///
     /// # Safety
     /// `rwlock` is the program's.
     #[inline]
-    unsafe fn adopt<'a>(rwlock: *mut pthread_rwlock_t) -> Option<(&'a RwLock, &'a L)> {
+    unsafe fn adopt<'a>(rwlock: *mut pthread_rwlock_t) -> Option<&'a RwLock> {
         // SAFETY: as for this call.
         let ours = unsafe { RwLock::of(rwlock) };
         // Relaxed: set by glibc when the object was made.
         if ours.shared.load(Ordering::Relaxed) != 0 {
             return None;
         }
-        // ORDER(adopt): Acquire pairs with the Release below.
-        let mark = || ours.generation.load(Ordering::Acquire) as u8;
-        if mark() != generation::current() {
-            generation::adopt(mark, |is_new, current| {
-                if is_new {
-                    count(Counter::RwLock);
-                }
-                if Self::LIES_INSIDE {
-                    Self::inside(ours).forget_waiters();
-                } else {
-                    // SAFETY: only the thread that adopts touches the rwlock.
-                    unsafe { Self::outside(ours).renew(|lock| (*lock).forget_waiters()) };
-                }
-                // ORDER(adopt): Release pairs with the Acquire of everybody's first look.
-                ours.generation.store(current as u32, Ordering::Release);
-            });
+        // ORDER(adopt): Acquire pairs with the Release in `replace_mark`.
+        if ours.mark.load(Ordering::Acquire) != generation::mark() {
+            generation::adopt(&Marked::<L>(ours, PhantomData));
         }
-        Some((ours, Self::lock_of(ours)))
+        Some(ours)
     }
 
+    /// Acquires the rwlock in one mode, unless it is glibc's: nothing then.
+    ///
     /// # Safety
     /// `rwlock` is the program's.
-    unsafe fn read(ours: &RwLock, lock: &L, deadline: Option<Deadline>) -> c_int {
+    #[inline(always)]
+    unsafe fn acquire(rwlock: *mut pthread_rwlock_t, mode: Mode, how: How) -> Option<c_int> {
+        // SAFETY: as for this call.
+        let ours = unsafe { Self::adopt(rwlock) }?;
+        let deadline = match how {
+            How::Try => {
+                let acquired = Self::with_lock(ours, TryAcquire(mode, ours.preference()));
+                if acquired && mode == Mode::Write {
+                    ours.set_writer(tls::identity());
+                }
+                return Some(if acquired { 0 } else { libc::EBUSY });
+            }
+            How::Wait => None,
+            How::Until(Err(error)) => return Some(error),
+            How::Until(Ok(deadline)) => Some(deadline),
+        };
         if ours.is_mine() {
-            return libc::EDEADLK;
+            return Some(libc::EDEADLK);
         }
-        if lock.read(ours.preference(), deadline) {
-            0
-        } else {
-            libc::ETIMEDOUT
+        if !Self::with_lock(ours, Acquire(mode, ours.preference(), deadline)) {
+            return Some(libc::ETIMEDOUT);
         }
-    }
-
-    /// # Safety
-    /// `rwlock` is the program's.
-    unsafe fn write(ours: &RwLock, lock: &L, deadline: Option<Deadline>) -> c_int {
-        if ours.is_mine() {
-            return libc::EDEADLK;
+        if mode == Mode::Write {
+            ours.set_writer(tls::identity());
         }
-        if !lock.write(deadline) {
-            return libc::ETIMEDOUT;
-        }
-        ours.set_writer(tls::identity());
-        0
+        Some(0)
     }
 
     unsafe extern "C-unwind" fn rdlock(rwlock: *mut pthread_rwlock_t) -> c_int {
         // SAFETY: the program's rwlock.
         unsafe {
-            match Self::adopt(rwlock) {
-                Some((ours, lock)) => Self::read(ours, lock, None),
-                None => REAL.pthread_rwlock_rdlock.get()(rwlock),
-            }
+            Self::acquire(rwlock, Mode::Read, How::Wait).unwrap_or_else(|| REAL.pthread_rwlock_rdlock.get()(rwlock))
         }
     }
 
     unsafe extern "C-unwind" fn wrlock(rwlock: *mut pthread_rwlock_t) -> c_int {
         // SAFETY: the program's rwlock.
         unsafe {
-            match Self::adopt(rwlock) {
-                Some((ours, lock)) => Self::write(ours, lock, None),
-                None => REAL.pthread_rwlock_wrlock.get()(rwlock),
-            }
+            Self::acquire(rwlock, Mode::Write, How::Wait).unwrap_or_else(|| REAL.pthread_rwlock_wrlock.get()(rwlock))
         }
     }
 
     unsafe extern "C-unwind" fn tryrdlock(rwlock: *mut pthread_rwlock_t) -> c_int {
         // SAFETY: the program's rwlock.
         unsafe {
-            match Self::adopt(rwlock) {
-                Some((ours, lock)) if lock.try_read(ours.preference()) => 0,
-                Some(_) => libc::EBUSY,
-                None => REAL.pthread_rwlock_tryrdlock.get()(rwlock),
-            }
+            Self::acquire(rwlock, Mode::Read, How::Try).unwrap_or_else(|| REAL.pthread_rwlock_tryrdlock.get()(rwlock))
         }
     }
 
     unsafe extern "C-unwind" fn trywrlock(rwlock: *mut pthread_rwlock_t) -> c_int {
         // SAFETY: the program's rwlock.
         unsafe {
-            match Self::adopt(rwlock) {
-                Some((ours, lock)) if lock.try_write() => {
-                    ours.set_writer(tls::identity());
-                    0
-                }
-                Some(_) => libc::EBUSY,
-                None => REAL.pthread_rwlock_trywrlock.get()(rwlock),
-            }
-        }
-    }
-
-    /// Runs `acquire` with a deadline; the error of a bad deadline comes first. Nothing if the rwlock is glibc's.
-    ///
-    /// # Safety
-    /// `rwlock` is the program's.
-    unsafe fn until(
-        rwlock: *mut pthread_rwlock_t,
-        deadline: Result<Deadline, c_int>,
-        acquire: unsafe fn(&RwLock, &L, Option<Deadline>) -> c_int,
-    ) -> Option<c_int> {
-        // SAFETY: as for this call.
-        unsafe {
-            let (ours, lock) = Self::adopt(rwlock)?;
-            Some(match deadline {
-                Ok(deadline) => acquire(ours, lock, Some(deadline)),
-                Err(error) => error,
-            })
+            Self::acquire(rwlock, Mode::Write, How::Try).unwrap_or_else(|| REAL.pthread_rwlock_trywrlock.get()(rwlock))
         }
     }
 
     unsafe extern "C-unwind" fn timedrdlock(rwlock: *mut pthread_rwlock_t, abstime: *const timespec) -> c_int {
         // SAFETY: the program's rwlock and time.
         unsafe {
-            let deadline = deadline::deadline(Clock::Realtime, abstime);
-            Self::until(rwlock, deadline, Self::read)
+            let until = How::Until(deadline::deadline(Clock::Realtime, abstime));
+            Self::acquire(rwlock, Mode::Read, until)
                 .unwrap_or_else(|| REAL.pthread_rwlock_timedrdlock.get()(rwlock, abstime))
         }
     }
@@ -230,8 +314,8 @@ impl<L: RawRwLock<Native>> OnLock<L> {
     unsafe extern "C-unwind" fn timedwrlock(rwlock: *mut pthread_rwlock_t, abstime: *const timespec) -> c_int {
         // SAFETY: the program's rwlock and time.
         unsafe {
-            let deadline = deadline::deadline(Clock::Realtime, abstime);
-            Self::until(rwlock, deadline, Self::write)
+            let until = How::Until(deadline::deadline(Clock::Realtime, abstime));
+            Self::acquire(rwlock, Mode::Write, until)
                 .unwrap_or_else(|| REAL.pthread_rwlock_timedwrlock.get()(rwlock, abstime))
         }
     }
@@ -243,8 +327,8 @@ impl<L: RawRwLock<Native>> OnLock<L> {
     ) -> c_int {
         // SAFETY: the program's rwlock and time.
         unsafe {
-            let deadline = deadline::clock(clock).and_then(|clock| deadline::deadline(clock, abstime));
-            Self::until(rwlock, deadline, Self::read)
+            let until = How::Until(deadline::clock(clock).and_then(|clock| deadline::deadline(clock, abstime)));
+            Self::acquire(rwlock, Mode::Read, until)
                 .unwrap_or_else(|| REAL.pthread_rwlock_clockrdlock.get()(rwlock, clock, abstime))
         }
     }
@@ -256,8 +340,8 @@ impl<L: RawRwLock<Native>> OnLock<L> {
     ) -> c_int {
         // SAFETY: the program's rwlock and time.
         unsafe {
-            let deadline = deadline::clock(clock).and_then(|clock| deadline::deadline(clock, abstime));
-            Self::until(rwlock, deadline, Self::write)
+            let until = How::Until(deadline::clock(clock).and_then(|clock| deadline::deadline(clock, abstime)));
+            Self::acquire(rwlock, Mode::Write, until)
                 .unwrap_or_else(|| REAL.pthread_rwlock_clockwrlock.get()(rwlock, clock, abstime))
         }
     }
@@ -266,18 +350,12 @@ impl<L: RawRwLock<Native>> OnLock<L> {
     unsafe extern "C-unwind" fn unlock(rwlock: *mut pthread_rwlock_t) -> c_int {
         // SAFETY: the program's rwlock, released in the mode in which it is held.
         unsafe {
-            let Some((ours, lock)) = Self::adopt(rwlock) else {
-                return REAL.pthread_rwlock_unlock.get()(rwlock);
-            };
-            let preference = ours.preference();
-            if lock.is_write_locked() {
-                ours.set_writer(0);
-                lock.unlock_write(preference);
-            } else if !lock.is_free() {
-                lock.unlock_read(preference);
+            match Self::adopt(rwlock) {
+                Some(ours) => Self::with_lock(ours, Release(ours)),
+                None => return REAL.pthread_rwlock_unlock.get()(rwlock),
             }
-            0
         }
+        0
     }
 
     unsafe extern "C-unwind" fn init(rwlock: *mut pthread_rwlock_t, attr: *const pthread_rwlockattr_t) -> c_int {
@@ -292,7 +370,7 @@ impl<L: RawRwLock<Native>> OnLock<L> {
             if ours.shared.load(Ordering::Relaxed) != 0 {
                 count(Counter::Pshared);
             } else {
-                ours.generation.store(generation::current() as u32, Ordering::Relaxed);
+                ours.mark.store(generation::mark(), Ordering::Relaxed);
                 count(Counter::RwLock);
             }
             0

@@ -8,7 +8,9 @@ use lockswap_topology::files::beginning;
 use lockswap_topology::stored::{self, Facts, Identity, HEAD_BYTES};
 use syscalls::Errno;
 
-use crate::boot::{complain, map, unmap, Environment, Lossy};
+use crate::environment::Environment;
+use crate::memory;
+use crate::message::{complain, Lossy};
 
 const PATH_BYTES: usize = 512;
 
@@ -28,15 +30,14 @@ pub unsafe fn with(
     let mut path = [0; PATH_BYTES];
     let [file, cache, home] = ["LOCKSWAP_ROUTE_FILE", "XDG_CACHE_HOME", "HOME"].map(variable);
     let Some(path) = stored::path(&mut path, file, cache, home, machine) else { return false };
-    let memory = map(HEAD_BYTES);
-    // SAFETY: so many bytes, ours alone.
-    let buffer = unsafe { core::slice::from_raw_parts_mut(memory.cast::<u8>(), HEAD_BYTES) };
     let ignored = |why: fmt::Arguments<'_>| {
         if verbose {
             complain(format_args!("what is stored in {} is ignored: {why}", Lossy(path.to_bytes())));
         }
     };
-    let is_found = match beginning(path, buffer).map(|head| (stored::route(head, machine), stored::facts(head))) {
+    let read = |buffer: &mut [u8; HEAD_BYTES]| match beginning(path, buffer)
+        .map(|head| (stored::route(head, machine), stored::facts(head)))
+    {
         Ok((Ok(route), facts)) => {
             found(route, facts);
             true
@@ -52,7 +53,6 @@ pub unsafe fn with(
             false
         }
     };
-    // SAFETY: from `map`; the buffer is used no more.
-    unsafe { unmap(memory, HEAD_BYTES) };
-    is_found
+    // SAFETY: bytes.
+    unsafe { memory::with_zeroed(read) }.unwrap_or(false)
 }

@@ -12,18 +12,32 @@ use core::sync::atomic::{AtomicU64, Ordering};
 pub struct Thread {
     /// One free queue node: all that a thread needs that holds one lock at a time.
     pub spare: Cell<*mut Slot>,
-    /// This thread's other free queue nodes.
-    pub free: Cell<*mut Slot>,
+    /// This thread's other free queue nodes: the number of the first.
+    pub free: Cell<u32>,
     /// Length of that list.
     pub free_count: Cell<u32>,
-    /// Whether what the thread has will be given back when it ends (see [`crate::boot::at_thread_end`]).
-    pub returns_memory: Cell<bool>,
+    /// Whether this thread keeps free queue nodes, see [`crate::pool`].
+    pub keeps: Cell<Keeps>,
+    /// The arenas that this thread is inside, see [`crate::outside`].
+    pub inside: Cell<u8>,
     /// How long it has paid off to spin for a condition (see [`lockswap_locks::adaptive`]).
     pub condition_spins: Cell<u32>,
     /// The epochs of this thread; null before the first.
     pub epochs: Cell<*mut Epochs>,
     /// The identity of this thread, see [`identity`].
     identity: Cell<u64>,
+}
+
+/// Whether a thread keeps what it has for later, or gives it back at once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Keeps {
+    /// Nothing: its end would go unseen, or has been seen.
+    Nothing = 0,
+    /// Some, which are given back at its end.
+    Some = 1,
+    /// Some, and it is taking or putting one right now: a signal handler must leave them alone.
+    Busy = 2,
 }
 
 const _: () = assert!(size_of::<Thread>() <= 64);

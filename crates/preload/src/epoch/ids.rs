@@ -1,7 +1,7 @@
 //! What the whole process knows about an id: a descriptor for each, which lives for ever. They are found, and made, without
 //! a lock, so that a fork and a signal handler may come at any time.
 
-use crate::boot;
+use crate::memory;
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -100,10 +100,10 @@ fn take_descriptor() -> Option<*mut Descriptor> {
     // Relaxed, all: the memory is zero for whoever learns its address, and each descriptor is one thread's.
     let mut all = DESCRIPTORS.load(Ordering::Relaxed);
     if all.is_null() {
-        all = boot::try_map(BYTES)?.cast();
+        all = memory::map(BYTES)?.cast();
         if let Err(first) = DESCRIPTORS.compare_exchange(null_mut(), all, Ordering::Relaxed, Ordering::Relaxed) {
             // SAFETY: mapped above, and nobody has seen it.
-            unsafe { boot::unmap(all.cast::<c_void>(), BYTES) };
+            unsafe { memory::unmap(all.cast::<c_void>(), BYTES) };
             all = first;
         }
     }

@@ -18,6 +18,8 @@
 //! | start on a big core and end on a little one  | no update: the thread did not stand back for all of it             |
 //! | start on a little core and end on a big one  | no update (paper, line 21)                                         |
 //! | end a thread inside an epoch                 | nothing                                                            |
+//! | use epochs in a thread that `pthread_create` | they are ignored, and counted                                      |
+//! | has not started, or after its function's end |                                                                    |
 //! | begin many threads, each for a few epochs    | a new thread goes on with the window of the one that ended last    |
 //! | use epochs in a signal handler               | works; a handler that interrupts the table's growth is ignored     |
 //! | fork                                         | the child goes on with the forking thread's epochs                 |
@@ -29,9 +31,9 @@ mod slots;
 pub use ids::set_slos;
 pub use records::set_latencies;
 
-use crate::boot;
 use crate::counters::count;
-use crate::tls::{self, Thread};
+use crate::tls::{self, Keeps, Thread};
+use crate::{boot, memory};
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::ptr::null_mut;
@@ -100,16 +102,15 @@ pub unsafe extern "C" fn lockswap_epoch_percentile(id: c_int, percentile: f64) {
 #[inline(never)]
 fn start_first(thread: &Thread, id: c_int) {
     boot::initialise(core::ptr::null());
-    let Some(memory) = boot::try_map(size_of::<Epochs>()) else {
-        return count(Counter::EpochsIgnored);
-    };
+    // A thread whose end goes unseen would leave its memory behind.
+    let memory = if thread.keeps.get() == Keeps::Nothing { None } else { memory::map(size_of::<Epochs>()) };
+    let Some(memory) = memory else { return count(Counter::EpochsIgnored) };
     let memory = memory.cast::<Epochs>();
     // SAFETY: new memory; all zero are valid `Epochs`, with slots to be prepared.
     let epochs = unsafe { &*memory };
     epochs.slots.prepare();
     compiler_fence(Ordering::SeqCst);
     thread.epochs.set(memory);
-    boot::at_thread_end(thread);
     epochs.start(id);
 }
 
@@ -214,7 +215,7 @@ pub fn thread_end(thread: &Thread) {
         // SAFETY: this thread's own memory, which nothing refers to any more.
         unsafe {
             (*epochs).slots.release();
-            boot::unmap(epochs.cast(), size_of::<Epochs>());
+            memory::unmap(epochs.cast(), size_of::<Epochs>());
         }
     }
 }

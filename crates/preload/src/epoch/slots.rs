@@ -8,7 +8,7 @@
 use super::ids::{descriptor, Descriptor};
 use super::records::Records;
 use super::Frame;
-use crate::boot;
+use crate::memory;
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::ptr::null;
@@ -149,7 +149,7 @@ impl Slots {
         if self.used.get() < 1 << (bits - 1) {
             return true;
         }
-        let Some(memory) = boot::try_map(bytes(bits + 1)) else { return false };
+        let Some(memory) = memory::map(bytes(bits + 1)) else { return false };
         let memory = memory.cast::<Table>();
         // SAFETY: new memory, large enough for the table and its slots; all zero are free slots.
         let new = unsafe { &*memory };
@@ -179,7 +179,7 @@ impl Slots {
             // SAFETY: mapped by `make_room` with this size; only the first one has none that is older.
             unsafe {
                 let (older, bits) = ((*table).older.get(), (*table).bits.get());
-                boot::unmap(table.cast_mut().cast(), bytes(bits));
+                memory::unmap(table.cast_mut().cast(), bytes(bits));
                 table = older;
             }
         }

@@ -1,11 +1,10 @@
 //! `pthread_mutex_t` on a lock of ours.
 //!
 //!   bytes  0..16  the lock, or its address if it is too large (see `crate::outside`);
-//!                 for a lock with a context also the holder's
+//!                 for a lock with a context also the holder's; or, behind IN_PLACE, a small lock of ours
 //!         16..20  the kind, where glibc keeps it          ) one load of this word,
-//!         20      0                                        ) compared with one value,
-//!         21      the generation (see `crate::generation`) ) finds out whether the
-//!         22..24  0                                        ) mutex is an ordinary one
+//!         20..24  the generation (see `crate::generation`) ) compared with one value,
+//!                                                          ) finds out whether the mutex is an ordinary one
 //!         24..32  the owner's identity, for kinds that know their owner
 //!         32..36  levels of recursion beyond the first
 //!         36..40  threads in a condition wait that will come back for the mutex
@@ -23,8 +22,10 @@ pub use ordinary::install;
 pub use wait::{begin_wait, is_glibcs, let_holder_finish, reacquire_after_wait, release_for_wait, Held};
 
 use crate::counters::count;
+use crate::generation::Object;
+use crate::memory::Page;
 use crate::{cancel, generation, tls};
-use core::cell::UnsafeCell;
+use core::cell::{Cell, UnsafeCell};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use libc::pthread_mutex_t;
@@ -44,21 +45,42 @@ struct Mutex {
 const _: () = assert!(size_of::<Mutex>() <= size_of::<pthread_mutex_t>());
 
 /// Kinds, as glibc numbers them.
-const NORMAL: u32 = 0;
-const RECURSIVE: u32 = 1;
-const ERRORCHECK: u32 = 2;
-const ADAPTIVE: u32 = 3;
+pub const NORMAL: u32 = 0;
+pub const RECURSIVE: u32 = 1;
+pub const ERRORCHECK: u32 = 2;
+pub const ADAPTIVE: u32 = 3;
 const KIND: u32 = 3;
 /// Flags in the kind that say something about lock elision, which is not done here.
 const ELISION: u32 = 0x100 | NO_ELISION;
 /// glibc's flag of a mutex whose kind was set by name.
 const NO_ELISION: u32 = 0x200;
-const ROBUST: u32 = 0x10;
-const PRIORITY_INHERIT: u32 = 0x20;
-const PRIORITY_PROTECT: u32 = 0x40;
-const PROCESS_SHARED: u32 = 0x80;
+pub const ROBUST: u32 = 0x10;
+pub const PRIORITY_INHERIT: u32 = 0x20;
+pub const PRIORITY_PROTECT: u32 = 0x40;
+pub const PROCESS_SHARED: u32 = 0x80;
 /// The kind of a destroyed mutex; glibc's functions answer EINVAL to it.
 const DESTROYED: u32 = u32::MAX;
+
+/// Whether `object`, which glibc has made, has the kind that it was made with where we look.
+pub fn looks_like(object: &pthread_mutex_t, kind: u32) -> bool {
+    // SAFETY: an initialised mutex.
+    let ours = unsafe { Mutex::of(core::ptr::from_ref(object).cast_mut()) };
+    // glibc adds the flag of process-shared ones to robust ones.
+    let found = ours.kind() & !ELISION;
+    found == kind || kind == ROBUST && found == ROBUST | PROCESS_SHARED
+}
+
+/// How many threads hold a mutex of glibc's or will come back for it: changed by its holder only. While the number is not
+/// zero, glibc answers EBUSY to `pthread_mutex_destroy`.
+///
+/// # Safety
+/// `mutex` points at a mutex of glibc's, which the calling thread holds.
+pub unsafe fn glibcs_users<'a>(mutex: *mut pthread_mutex_t) -> &'a Cell<u32> {
+    /// Behind the lock word, the recursion depth and the owner; tried out at start by [`crate::layout`].
+    const OFFSET: usize = 12;
+    // SAFETY: as for this call.
+    unsafe { &*mutex.cast::<u8>().add(OFFSET).cast() }
+}
 
 /// How a lock works inside a mutex.
 struct Ops {
@@ -67,14 +89,14 @@ struct Ops {
     acquire_until: unsafe fn(&Mutex, Deadline) -> bool,
     release: unsafe fn(&Mutex),
     is_held: unsafe fn(&Mutex) -> bool,
-    /// Keeps the lock held if it is held, with no waiters in its queue. No other thread uses the mutex.
-    forget_waiters: unsafe fn(&Mutex),
+    /// Makes the lock one without waiters in its queue, held or not. No other thread uses the mutex.
+    forget_waiters: unsafe fn(&Mutex, bool),
     /// Ends the life of a free mutex.
     destroy: unsafe fn(&Mutex),
     waiting: WaitingPolicy,
 }
 
-static OPS: AtomicPtr<Ops> = AtomicPtr::new(core::ptr::null_mut());
+static OPS: Page<AtomicPtr<Ops>> = Page(AtomicPtr::new(core::ptr::null_mut()));
 
 fn ops() -> &'static Ops {
     // SAFETY: set by `install` to a static before the functions of this module are reachable. Relaxed: at that time the
@@ -143,41 +165,52 @@ impl Mutex {
         if self.is_glibcs() {
             return false;
         }
-        let generation_of = |word: u64| (word >> generation::MUTEX_SHIFT) as u8;
+        if self.mark() != generation::mark() {
+            generation::adopt(self);
+        }
         // ORDER(adopt): as in `class`.
         let word = self.word.load(Ordering::Acquire);
-        let kind = word as u32;
-        if generation_of(word) != generation::current() {
-            // ORDER(adopt): Acquire pairs with the Release below.
-            let mark = || generation_of(self.word.load(Ordering::Acquire));
-            generation::adopt(mark, |is_new, current| {
-                if is_new {
-                    count(Counter::Mutex);
-                }
-                // SAFETY: only the thread that adopts touches the mutex.
-                unsafe { (ops().forget_waiters)(self) };
-                let kind = if kind & KIND == ADAPTIVE { NORMAL } else { kind & KIND };
-                // ORDER(adopt): Release pairs with the Acquire of everybody's first look at the word.
-                self.word.store(word_of(kind, current), Ordering::Release);
-            });
-        } else if kind & KIND == ADAPTIVE {
+        if word as u32 & KIND == ADAPTIVE {
             // Relaxed: the kinds are handled alike, this one only slower.
-            let normal = word_of(NORMAL, generation_of(word));
+            let normal = word & !(KIND as u64) | NORMAL as u64;
             let _ = self.word.compare_exchange(word, normal, Ordering::Relaxed, Ordering::Relaxed);
         }
         true
     }
 
-    /// Acquires a mutex that is ours, in whatever way suits the thread.
-    unsafe fn wait(&self) {
-        // SAFETY: as for this call. A thread that may vanish at any instruction must not be in a queue.
+    /// Acquires a mutex that is ours. A thread that may be cancelled at any instruction (`asynchronous`, which the caller has
+    /// put off) must not be in a queue: it tries again and again, and can be cancelled in between.
+    unsafe fn wait(&self, asynchronous: bool) {
+        // SAFETY: as for this call.
         unsafe {
-            if cancel::is_asynchronous() {
-                Native::spin_map(|| (ops().try_acquire)(self).then_some(()));
+            if asynchronous {
+                Native::spin_map(|| self.try_between_cancellations());
             } else {
                 (ops().acquire)(self);
             }
         }
+    }
+
+    /// The same with a deadline; whether the mutex was acquired.
+    unsafe fn wait_until(&self, deadline: Deadline, asynchronous: bool) -> bool {
+        // SAFETY: as for this call.
+        unsafe {
+            if asynchronous {
+                Native::spin_map_until(deadline, || self.try_between_cancellations()).is_some()
+            } else {
+                (ops().acquire_until)(self, deadline)
+            }
+        }
+    }
+
+    unsafe fn try_between_cancellations(&self) -> Option<()> {
+        // SAFETY: as for this call.
+        let acquired = unsafe { (ops().try_acquire)(self) };
+        if !acquired {
+            cancel::undo_defer(true);
+            cancel::defer();
+        }
+        acquired.then_some(())
     }
 
     /// Handles an acquisition by the thread that holds the mutex already, if its kind knows: the result of the call.
@@ -210,6 +243,37 @@ impl Mutex {
     }
 }
 
-fn word_of(kind: u32, generation: u8) -> u64 {
-    (generation as u64) << generation::MUTEX_SHIFT | kind as u64
+impl Object for Mutex {
+    fn mark(&self) -> u32 {
+        // ORDER(adopt): as in `class`.
+        (self.word.load(Ordering::Acquire) >> generation::MUTEX_SHIFT) as u32
+    }
+
+    fn replace_mark(&self, old: u32, new: u32) -> bool {
+        let replace = |word: u64| {
+            let has_old = (word >> generation::MUTEX_SHIFT) as u32 == old;
+            has_old.then_some(word as u32 as u64 | (new as u64) << generation::MUTEX_SHIFT)
+        };
+        // ORDER(adopt): Release pairs with the Acquire of everybody's first look at the word. Relaxed: as is to be replaced.
+        self.word.fetch_update(Ordering::Release, Ordering::Relaxed, replace).is_ok()
+    }
+
+    fn count(&self) {
+        count(Counter::Mutex);
+    }
+
+    fn is_held(&self) -> bool {
+        // SAFETY: a mutex of ours.
+        unsafe { (ops().is_held)(self) }
+    }
+
+    unsafe fn forget_waiters(&self, held: bool) {
+        // SAFETY: as for this call.
+        unsafe { (ops().forget_waiters)(self, held) };
+    }
+}
+
+/// The second half of a mutex of this kind, of the current generation.
+fn word_of(kind: u32) -> u64 {
+    (generation::mark() as u64) << generation::MUTEX_SHIFT | kind as u64
 }

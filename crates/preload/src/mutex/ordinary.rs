@@ -10,8 +10,9 @@ use core::marker::PhantomData;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use libc::pthread_mutex_t;
+use lockswap_locks::flat::futex::Futex;
 use lockswap_locks::registry::fits_in_place;
-use lockswap_locks::{IsHeld, TimedLock};
+use lockswap_locks::{IsHeld, RawLock, TimedLock};
 use lockswap_platform::{Deadline, Native, Platform, Single};
 
 /// The lock `N` on all CPUs, and the same lock `S` while the process has one thread.
@@ -51,14 +52,23 @@ impl Mutex {
         }
     }
 
-    /// The lock; the mutex gets one if it has none.
+    /// The lock; the mutex gets one if it has none. Nothing if it runs on the small lock inside it.
     #[inline(always)]
-    fn lock<P: Platform, L: Body<P>>(&self) -> &L {
-        self.existing().unwrap_or_else(|| {
+    fn lock<P: Platform, L: Body<P>>(&self) -> Option<&L> {
+        self.existing().or_else(|| {
             // Relaxed: nobody holds a mutex without a lock.
             let clean = || self.holder::<L::Ctx>().store(core::ptr::null_mut(), Ordering::Relaxed);
             MUTEXES.provide(self.outside(), |lock: &L| !lock.is_held() && lock.is_quiet(), clean)
         })
+    }
+
+    /// The small lock of a mutex that has no other, see [`crate::outside`].
+    #[inline(always)]
+    fn in_place<P: Platform, L: Body<P>>(&self) -> Option<&Futex<Native>> {
+        const { assert!(size_of::<Futex<Native>>() <= size_of::<u64>()) };
+        // SAFETY: the second word of the body, which is zero before its first use: a free lock.
+        let small = || unsafe { &*self.body.get().cast::<u64>().add(1).cast() };
+        (!L::LIES_INSIDE && self.outside::<L>().is_in_place()).then(small)
     }
 
     /// The lock of a mutex that is held.
@@ -88,27 +98,30 @@ impl Mutex {
             if !L::HAS_CONTEXT {
                 return lock.try_lock(NonNull::dangling().as_ref());
             }
-            let Some(context) = pool::spare::<L::Ctx>() else { return false };
+            let Some(context) = pool::take_spare::<L::Ctx>() else { return false };
             let acquired = lock.try_lock(context.as_ref());
             if acquired {
-                pool::use_spare();
                 // Relaxed: whoever releases the lock is this thread, or was told by it.
                 self.holder().store(context.as_ptr(), Ordering::Relaxed);
+            } else {
+                pool::put(context);
             }
             acquired
         }
     }
 
-    /// Acquires the lock through `acquire`, which says whether it did.
-    unsafe fn acquire<P: Platform, L: Body<P>>(&self, acquire: impl FnOnce(&L, &L::Ctx) -> bool) -> bool {
-        let lock = self.lock::<P, L>();
+    /// Acquires the lock in the way that `how` says, and returns whether it did.
+    unsafe fn acquire<P: Platform, L: Body<P>>(&self, how: How) -> bool {
         // SAFETY: a context from the pool is reusable, and serves this acquisition only.
         unsafe {
+            let Some(lock) = self.lock::<P, L>() else {
+                return self.in_place::<P, L>().is_some_and(|small| how.acquire(small, &()));
+            };
             if !L::HAS_CONTEXT {
-                return acquire(lock, NonNull::dangling().as_ref());
+                return how.acquire(lock, NonNull::dangling().as_ref());
             }
-            let context = pool::take::<L::Ctx>();
-            let acquired = acquire(lock, context.as_ref());
+            let Some(context) = how.wait_for(pool::take::<L::Ctx>) else { return false };
+            let acquired = how.acquire(lock, context.as_ref());
             if acquired {
                 // Relaxed: as in `acquire_at_once`.
                 self.holder().store(context.as_ptr(), Ordering::Relaxed);
@@ -121,13 +134,54 @@ impl Mutex {
 
     #[inline(always)]
     fn is_held<P: Platform, L: Body<P>>(&self) -> bool {
-        let Some(lock) = self.existing::<P, L>() else { return false };
+        let Some(lock) = self.existing::<P, L>() else {
+            return self.in_place::<P, L>().is_some_and(|small| small.is_held());
+        };
         if L::HAS_CONTEXT {
             // Relaxed: exact for a holder, and for others only if nobody uses the mutex.
             !self.holder::<L::Ctx>().load(Ordering::Relaxed).is_null()
         } else {
             lock.is_held()
         }
+    }
+}
+
+/// How long an acquisition may take.
+#[derive(Clone, Copy)]
+enum How {
+    Wait,
+    Try,
+    Until(Deadline),
+}
+
+impl How {
+    /// Acquires `lock` and returns whether it did.
+    ///
+    /// # Safety
+    /// As for [`lockswap_locks::RawLock::lock`].
+    #[inline(always)]
+    unsafe fn acquire<P: Platform, L: TimedLock<P>>(self, lock: &L, context: &L::Ctx) -> bool {
+        // SAFETY: as for this call.
+        unsafe {
+            match self {
+                How::Wait => {
+                    lock.lock(context);
+                    true
+                }
+                How::Try => lock.try_lock(context),
+                How::Until(deadline) => lock.lock_until(context, deadline),
+            }
+        }
+    }
+
+    /// What `take` takes, waiting for it as long as the acquisition may take.
+    #[inline(always)]
+    fn wait_for<T>(self, take: impl Fn() -> Option<T>) -> Option<T> {
+        take().or_else(|| match self {
+            How::Wait => Some(Native::spin_map(take)),
+            How::Try => None,
+            How::Until(deadline) => Native::spin_map_until(deadline, take),
+        })
     }
 }
 
@@ -183,33 +237,27 @@ impl<N: Body<Native>, S: Body<Single>> OnLock<N, S> {
     /// A lone thread that finds its own lock held waits for ever.
     unsafe fn acquire(mutex: &Mutex) {
         // SAFETY: as for `Ops`.
-        unsafe {
-            mutex.acquire::<Native, N>(|lock, context| {
-                lock.lock(context);
-                true
-            });
-        }
+        unsafe { mutex.acquire::<Native, N>(How::Wait) };
     }
 
     unsafe fn try_acquire(mutex: &Mutex) -> bool {
         // SAFETY: as for `Ops`.
-        unsafe { mutex.acquire::<Native, N>(|lock, context| lock.try_lock(context)) }
+        unsafe { mutex.acquire::<Native, N>(How::Try) }
     }
 
     unsafe fn acquire_until(mutex: &Mutex, deadline: Deadline) -> bool {
         // SAFETY: as for `Ops`.
-        unsafe { mutex.acquire::<Native, N>(|lock, context| lock.lock_until(context, deadline)) }
+        unsafe { mutex.acquire::<Native, N>(How::Until(deadline)) }
     }
 
-    unsafe fn forget_waiters(mutex: &Mutex) {
+    unsafe fn forget_waiters(mutex: &Mutex, held: bool) {
         // SAFETY: as for `Ops`; zero is a free lock, and a null holder.
         unsafe {
-            let held = mutex.is_held::<Native, N>();
             if N::LIES_INSIDE {
                 mutex.body.get().write([0; 2]);
             } else {
                 mutex.outside::<N>().renew(|lock| lock.write_bytes(0, 1));
-                mutex.holder::<N::Ctx>().store(core::ptr::null_mut(), Ordering::Relaxed);
+                mutex.body.get().cast::<u64>().add(1).write(0);
             }
             if held {
                 Self::acquire(mutex);
@@ -230,6 +278,10 @@ impl<N: Body<Native>, S: Body<Single>> OnLock<N, S> {
     unsafe fn release(mutex: &Mutex) -> c_int {
         // SAFETY: as for `Ops`. Relaxed: as in `acquire_at_once`.
         unsafe {
+            if let Some(small) = mutex.in_place::<Native, N>() {
+                small.unlock(&());
+                return 0;
+            }
             if !N::HAS_CONTEXT {
                 if has_one_thread() {
                     mutex.held_lock::<Single, S>().unlock(NonNull::dangling().as_ref());
@@ -359,6 +411,7 @@ impl<N: Body<Native>, S: Body<Single>> OnLock<N, S> {
 pub fn install<N: TimedLock<Native> + IsHeld, S: TimedLock<Single> + IsHeld>() {
     let () = OnLock::<N, S>::LAYOUTS_AGREE;
     OPS.store(core::ptr::from_ref(&OnLock::<N, S>::OPS).cast_mut(), Ordering::Relaxed);
+    OPS.protect();
     ACTIVE.pthread_mutex_lock.set(OnLock::<N, S>::lock);
     ACTIVE.pthread_mutex_trylock.set(OnLock::<N, S>::trylock);
     ACTIVE.pthread_mutex_unlock.set(OnLock::<N, S>::unlock);

@@ -6,12 +6,12 @@ use super::{
 };
 use crate::counters::count;
 use crate::functions::{Entry, REAL};
-use crate::{cancel, deadline, generation};
+use crate::{cancel, deadline};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 use libc::{clockid_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
 use lockswap_locks::counters::Counter;
-use lockswap_platform::{Clock, Native, Platform};
+use lockswap_platform::Clock;
 
 /// Calls glibc's function on a mutex that is glibc's, as a jump: none of these functions is a cancellation point, and an
 /// asynchronous cancellation finds its way by the unwind tables.
@@ -24,19 +24,29 @@ pub fn pass_on(real: &Entry<unsafe extern "C-unwind" fn(*mut pthread_mutex_t) ->
     }
 }
 
+/// Runs `body` while the calling thread cannot be cancelled at any instruction, and tells it whether it could before.
+fn deferred<R>(body: impl FnOnce(bool) -> R) -> R {
+    let asynchronous = cancel::defer();
+    let result = body(asynchronous);
+    cancel::undo_defer(asynchronous);
+    result
+}
+
 #[inline(never)]
 pub extern "C" fn lock(mutex: &Mutex) -> c_int {
     if mutex.is_glibcs() {
         return pass_on(&REAL.pthread_mutex_lock, mutex);
     }
-    mutex.adopt();
-    if let Some(result) = mutex.relock(libc::EDEADLK) {
-        return result;
-    }
-    // SAFETY: the mutex is ours.
-    unsafe { mutex.wait() };
-    mutex.remember_owner();
-    0
+    deferred(|asynchronous| {
+        mutex.adopt();
+        if let Some(result) = mutex.relock(libc::EDEADLK) {
+            return result;
+        }
+        // SAFETY: the mutex is ours.
+        unsafe { mutex.wait(asynchronous) };
+        mutex.remember_owner();
+        0
+    })
 }
 
 #[inline(never)]
@@ -44,16 +54,18 @@ pub extern "C" fn trylock(mutex: &Mutex) -> c_int {
     if mutex.is_glibcs() {
         return pass_on(&REAL.pthread_mutex_trylock, mutex);
     }
-    mutex.adopt();
-    if let Some(result) = mutex.relock(libc::EBUSY) {
-        return result;
-    }
-    // SAFETY: the mutex is ours.
-    if unsafe { !(ops().try_acquire)(mutex) } {
-        return libc::EBUSY;
-    }
-    mutex.remember_owner();
-    0
+    deferred(|_| {
+        mutex.adopt();
+        if let Some(result) = mutex.relock(libc::EBUSY) {
+            return result;
+        }
+        // SAFETY: the mutex is ours.
+        if unsafe { !(ops().try_acquire)(mutex) } {
+            return libc::EBUSY;
+        }
+        mutex.remember_owner();
+        0
+    })
 }
 
 #[inline(never)]
@@ -61,59 +73,56 @@ pub extern "C" fn unlock(mutex: &Mutex) -> c_int {
     if mutex.is_glibcs() {
         return pass_on(&REAL.pthread_mutex_unlock, mutex);
     }
-    mutex.adopt();
-    if !mutex.may_release() {
-        return libc::EPERM;
-    }
-    // Relaxed: the holder's own.
-    let depth = mutex.depth.load(Ordering::Relaxed);
-    if depth > 0 {
-        mutex.depth.store(depth - 1, Ordering::Relaxed);
-        return 0;
-    }
-    mutex.owner.store(0, Ordering::Relaxed);
-    // SAFETY: the mutex is ours, and released only if it is held.
-    unsafe {
-        if (ops().is_held)(mutex) {
-            (ops().release)(mutex);
+    deferred(|_| {
+        mutex.adopt();
+        if !mutex.may_release() {
+            return libc::EPERM;
         }
-    }
-    0
+        // Relaxed: the holder's own.
+        let depth = mutex.depth.load(Ordering::Relaxed);
+        if depth > 0 {
+            mutex.depth.store(depth - 1, Ordering::Relaxed);
+            return 0;
+        }
+        mutex.owner.store(0, Ordering::Relaxed);
+        // SAFETY: the mutex is ours, and released only if it is held.
+        unsafe {
+            if (ops().is_held)(mutex) {
+                (ops().release)(mutex);
+            }
+        }
+        0
+    })
 }
 
 /// # Safety
-/// `mutex` is the program's mutex and `abstime` points at its timespec.
+/// `mutex` is a mutex of ours and `abstime` points at the program's timespec.
 unsafe fn lock_until(mutex: &Mutex, clock: Clock, abstime: *const timespec) -> c_int {
-    if let Some(result) = mutex.relock(libc::EDEADLK) {
-        return result;
-    }
-    // SAFETY: the mutex is ours. The time is looked at only if there is something to wait for.
-    unsafe {
-        if !(ops().try_acquire)(mutex) {
-            match deadline::deadline(clock, abstime) {
-                Err(error) => return error,
-                Ok(deadline) => {
-                    let acquired = if cancel::is_asynchronous() {
-                        Native::spin_map_until(deadline, || (ops().try_acquire)(mutex).then_some(())).is_some()
-                    } else {
-                        (ops().acquire_until)(mutex, deadline)
-                    };
-                    if !acquired {
-                        return libc::ETIMEDOUT;
-                    }
+    deferred(|asynchronous| {
+        mutex.adopt();
+        if let Some(result) = mutex.relock(libc::EDEADLK) {
+            return result;
+        }
+        // SAFETY: the mutex is ours. The time is looked at only if there is something to wait for.
+        unsafe {
+            if !(ops().try_acquire)(mutex) {
+                match deadline::deadline(clock, abstime) {
+                    Err(error) => return error,
+                    Ok(deadline) if !mutex.wait_until(deadline, asynchronous) => return libc::ETIMEDOUT,
+                    Ok(_) => {}
                 }
             }
         }
-    }
-    mutex.remember_owner();
-    0
+        mutex.remember_owner();
+        0
+    })
 }
 
 pub unsafe extern "C-unwind" fn timedlock(mutex: *mut pthread_mutex_t, abstime: *const timespec) -> c_int {
     // SAFETY: the program's mutex and time.
     unsafe {
         let ours = Mutex::of(mutex);
-        if !ours.adopt() {
+        if ours.is_glibcs() {
             return REAL.pthread_mutex_timedlock.get()(mutex, abstime);
         }
         lock_until(ours, Clock::Realtime, abstime)
@@ -128,7 +137,7 @@ pub unsafe extern "C-unwind" fn clocklock(
     // SAFETY: the program's mutex and time.
     unsafe {
         let ours = Mutex::of(mutex);
-        if !ours.adopt() {
+        if ours.is_glibcs() {
             return REAL.pthread_mutex_clocklock.get()(mutex, clock, abstime);
         }
         match deadline::clock(clock) {
@@ -160,7 +169,7 @@ pub unsafe extern "C-unwind" fn init(mutex: *mut pthread_mutex_t, attr: *const p
         mutex.cast::<u8>().write_bytes(0, size_of::<pthread_mutex_t>());
         let kind = if kind & KIND == ADAPTIVE { NORMAL } else { kind & KIND };
         // Relaxed: nobody else may use the mutex before this returns.
-        ours.word.store(word_of(kind, generation::current()), Ordering::Relaxed);
+        ours.word.store(word_of(kind), Ordering::Relaxed);
         count(Counter::Mutex);
         0
     }

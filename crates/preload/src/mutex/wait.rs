@@ -1,6 +1,6 @@
 //! What a condition wait does with its mutex.
 
-use super::{ops, Mutex};
+use super::{glibcs_users, ops, Mutex};
 use crate::functions::REAL;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
@@ -47,9 +47,14 @@ pub unsafe fn release_for_wait(mutex: *mut pthread_mutex_t) -> Result<Held, c_in
     unsafe {
         let ours = Mutex::of(mutex);
         if !ours.adopt() {
+            let users = glibcs_users(mutex);
+            users.set(users.get().wrapping_add(1));
             return match REAL.pthread_mutex_unlock.get()(mutex) {
                 0 => Ok(Held { depth: 0 }),
-                error => Err(error),
+                error => {
+                    users.set(users.get().wrapping_sub(1));
+                    Err(error)
+                }
             };
         }
         let held = Held { depth: ours.depth.load(Ordering::Relaxed) };
@@ -95,9 +100,14 @@ pub unsafe fn reacquire_after_wait(mutex: *mut pthread_mutex_t, held: Held) -> c
     unsafe {
         let ours = Mutex::of(mutex);
         if !ours.adopt() {
-            return REAL.pthread_mutex_lock.get()(mutex);
+            let result = REAL.pthread_mutex_lock.get()(mutex);
+            if result == 0 || result == libc::EOWNERDEAD {
+                let users = glibcs_users(mutex);
+                users.set(users.get().wrapping_sub(1));
+            }
+            return result;
         }
-        ours.wait();
+        ours.wait(false);
         ours.remember_owner();
         ours.depth.store(held.depth, Ordering::Relaxed);
         ours.users.store(ours.users.load(Ordering::Relaxed) - 1, Ordering::Relaxed);

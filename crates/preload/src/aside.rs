@@ -1,0 +1,119 @@
+//! Programs that the library leaves alone: every call goes on to whoever would have got it without us.
+
+use crate::environment::Environment;
+use crate::message::complain;
+use core::ffi::CStr;
+use core::fmt;
+use syscalls::{syscall, Sysno};
+
+/// Why nothing is replaced in this process.
+pub enum Reason {
+    /// `LOCKSWAP_ONLY` names another program.
+    OtherProgram,
+    /// The C library is not glibc, or too old: what lies inside its objects is not known.
+    OtherLibrary,
+    /// A run-time library that must see the program's own locks, else it reports races that are none.
+    Checker(&'static str),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::OtherProgram => f.write_str("nothing is replaced: LOCKSWAP_ONLY names another program"),
+            Reason::OtherLibrary => f.write_str("nothing is replaced: the C library is not glibc 2.34 or later"),
+            Reason::Checker(name) => {
+                write!(f, "nothing is replaced: {name} must see the program's own locks; run it without lockswap")
+            }
+        }
+    }
+}
+
+impl Reason {
+    /// Says so, if the user should know: a program that LOCKSWAP_ONLY leaves out is what was asked for, and one with another
+    /// C library runs as it does without us.
+    pub fn say(&self, verbose: bool) {
+        if verbose || matches!(self, Reason::Checker(_)) {
+            complain(format_args!("{self}"));
+        }
+    }
+}
+
+/// The reason to stand aside, if there is one.
+///
+/// # Safety
+/// The process has one thread and `environment` is its own.
+pub unsafe fn reason(environment: &Environment) -> Option<Reason> {
+    // SAFETY: as for this call.
+    let only = unsafe { environment.get("LOCKSWAP_ONLY") };
+    if !is_glibc() {
+        Some(Reason::OtherLibrary)
+    } else if only.is_some_and(|only| !is_this_program(only.to_bytes())) {
+        Some(Reason::OtherProgram)
+    } else {
+        // SAFETY: as for this call.
+        unsafe { checker(environment) }.map(Reason::Checker)
+    }
+}
+
+// Missing where the library must not be used; without them it can be loaded there all the same.
+core::arch::global_asm!(
+    ".weak __libc_single_threaded",
+    ".weak __register_atfork",
+    ".weak sem_clockwait",
+    ".weak getcpu",
+    ".weak pthread_rwlockattr_setkind_np",
+);
+
+/// Whether the C library is glibc of a version with all that the library needs (`__libc_single_threaded` came with 2.32).
+fn is_glibc() -> bool {
+    has_symbol(c"gnu_get_libc_version") && has_symbol(c"__libc_single_threaded") && has_symbol(c"sem_clockwait")
+}
+
+fn has_symbol(name: &CStr) -> bool {
+    // SAFETY: a C string; the library is fully relocated.
+    unsafe { !libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()).is_null() }
+}
+
+/// Whether `wanted` is this program: its whole path if it has a slash, else the name of its file.
+fn is_this_program(wanted: &[u8]) -> bool {
+    let mut buffer = [0; 4096];
+    // SAFETY: the path is a C string, and the kernel writes into the buffer only.
+    let length = unsafe {
+        let path = c"/proc/self/exe".as_ptr();
+        syscall!(Sysno::readlinkat, libc::AT_FDCWD, path, buffer.as_mut_ptr(), buffer.len())
+    };
+    // Without /proc: how the program was executed.
+    let path = match length {
+        Ok(length) => &buffer[..length],
+        // SAFETY: the kernel's pointer to a C string, if it is not null.
+        Err(_) => match unsafe { libc::getauxval(libc::AT_EXECFN) } {
+            0 => return false,
+            // SAFETY: as above.
+            name => unsafe { CStr::from_ptr(core::ptr::with_exposed_provenance(name as usize)) }.to_bytes(),
+        },
+    };
+    if wanted.contains(&b'/') {
+        return path == wanted;
+    }
+    path.rsplit(|byte| *byte == b'/').next() == Some(wanted)
+}
+
+/// The checker that the process runs under, if there is one.
+///
+/// # Safety
+/// As for [`reason`].
+unsafe fn checker(environment: &Environment) -> Option<&'static str> {
+    if has_symbol(c"__tsan_init") {
+        return Some("ThreadSanitizer");
+    }
+    if has_symbol(c"__msan_init") {
+        return Some("MemorySanitizer");
+    }
+    // Valgrind's tools put their own functions in the place of glibc's, by the name of its file.
+    // SAFETY: as for this call.
+    let preloads = unsafe { environment.get("LD_PRELOAD") }?.to_bytes();
+    let has = |name: &[u8]| preloads.windows(name.len()).any(|part| part == name);
+    [(&b"vgpreload_helgrind"[..], "Helgrind"), (b"vgpreload_drd", "DRD")]
+        .iter()
+        .find_map(|(file, name)| has(file).then_some(*name))
+}

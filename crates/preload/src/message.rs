@@ -1,0 +1,73 @@
+//! What the library says: single lines on stderr, written without an allocation.
+
+use core::ffi::c_int;
+use core::fmt::{self, Write};
+use core::mem::MaybeUninit;
+use lockswap_locks::registry::{self, Role};
+use syscalls::{syscall, Sysno};
+
+/// Exit status when the environment asks for something that does not exist: as a shell's "command not found".
+const CANNOT_START: c_int = 127;
+
+/// Prints one line to stderr.
+pub fn complain(message: fmt::Arguments<'_>) {
+    let mut line = Line { bytes: [MaybeUninit::uninit(); 1024], length: 0 };
+    let _ = write!(line, "lockswap: {message}");
+    line.end();
+    // SAFETY: the bytes up to `length` are initialised.
+    let _ = unsafe { syscall!(Sysno::write, libc::STDERR_FILENO, line.bytes.as_ptr(), line.length) };
+}
+
+/// Prints one line to stderr and ends the process.
+pub fn die(message: fmt::Arguments<'_>) -> ! {
+    complain(message);
+    // SAFETY: does not return.
+    unsafe {
+        let _ = syscall!(Sysno::exit_group, CANNOT_START);
+        core::hint::unreachable_unchecked()
+    }
+}
+
+/// A line of text; what does not fit is cut off.
+struct Line {
+    bytes: [MaybeUninit<u8>; 1024],
+    length: usize,
+}
+
+impl Line {
+    /// Ends the line, in the place of its last character if it is full.
+    fn end(&mut self) {
+        self.length = self.length.min(self.bytes.len() - 1);
+        self.bytes[self.length].write(b'\n');
+        self.length += 1;
+    }
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for (to, from) in self.bytes[self.length..].iter_mut().zip(text.bytes()) {
+            to.write(from);
+            self.length += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Text that may not be valid UTF-8; control characters are left out, so that it cannot steer a terminal.
+pub struct Lossy<'a>(pub &'a [u8]);
+
+impl fmt::Display for Lossy<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let characters = self.0.utf8_chunks().flat_map(|chunk| chunk.valid().chars());
+        characters.filter(|character| !character.is_control()).try_for_each(|character| f.write_char(character))
+    }
+}
+
+/// The ids of all locks of one role.
+pub struct Ids(pub Role);
+
+impl fmt::Display for Ids {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        registry::ids(self.0).try_for_each(|id| write!(f, "{id} "))
+    }
+}
