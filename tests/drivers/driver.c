@@ -18,7 +18,7 @@ int pshared_stranger(const char *fd);
 static const struct subtest *const tables[] = {
     mutex_tests, mutex_time_tests, mutex_memory_tests, cond_tests,    cond_time_tests, rwlock_tests,   spin_tests,
     c11_tests,   fork_tests,       cancel_tests,       lifecycle_tests, pshared_tests,   special_tests, realtime_tests,
-    stress_tests, first_use_tests,  epoch_tests,
+    stress_tests, first_use_tests,  epoch_tests,       signal_tests,  limit_tests,
 };
 
 static const char *current = "driver";

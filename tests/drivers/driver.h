@@ -28,7 +28,8 @@ struct subtest {
 
 extern const struct subtest mutex_tests[], mutex_time_tests[], mutex_memory_tests[], cond_tests[], cond_time_tests[],
     rwlock_tests[], spin_tests[], c11_tests[], fork_tests[], cancel_tests[], lifecycle_tests[], pshared_tests[],
-    special_tests[], realtime_tests[], stress_tests[], first_use_tests[], epoch_tests[];
+    special_tests[], realtime_tests[], stress_tests[], first_use_tests[], epoch_tests[], signal_tests[],
+    limit_tests[];
 
 /* Ends the process with status 1 after naming the sub-test, the place and the reason. */
 _Noreturn void fail_at(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));

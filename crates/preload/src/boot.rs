@@ -5,8 +5,8 @@ use crate::environment::Environment;
 use crate::functions;
 use crate::message::{complain, die, Lossy};
 use crate::{
-    aside, c11, cancel, cond, counters, epoch, generation, layout, machine, mutex, outside, route, rwlock, spin,
-    threads,
+    aside, c11, calls, cancel, cond, counters, epoch, exec, generation, layout, machine, mutex, outside, route, rwlock,
+    sandbox, spin, threads,
 };
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -59,7 +59,13 @@ unsafe fn install(environment: &Environment) {
     // SAFETY: as for this call.
     unsafe {
         let verbose = environment.get("LOCKSWAP_VERBOSE").is_some();
+        let statistics = environment.map_file("LOCKSWAP_STATS", FILE_BYTES, verbose);
+        if let Some(file) = statistics {
+            counters::set_file(file.cast());
+        }
+        exec::install();
         if let Some(reason) = aside::reason(environment) {
+            counters::count(Counter::Aside);
             return reason.say(verbose);
         }
         let mutex = environment.lock("LOCKSWAP_LOCK", Role::Mutex, Role::Mutex.default_id());
@@ -77,12 +83,11 @@ unsafe fn install(environment: &Environment) {
         let settings = machine::settings(environment);
         let learnt = machine::learn(environment, &settings, asks);
         let route = asks.route.then(|| route::choose(environment, declared, &settings, verbose));
-        if let Some(file) = environment.map_file("LOCKSWAP_STATS", FILE_BYTES, verbose) {
-            counters::set_file(file.cast());
+        if statistics.is_some() {
             generation::start_counting();
         }
         set_epochs(environment, latencies);
-        Native::has_one_cpu();
+        sandbox::install(environment);
         __register_atfork(
             Some(outside::before_fork),
             Some(outside::after_fork),
@@ -112,10 +117,14 @@ unsafe fn install(environment: &Environment) {
         if mutex == registry::PTHREAD_ADAPTIVE {
             mutex::install_adaptive();
         }
-        if mutex != registry::PTHREAD {
+        // Also where they are counted only: as calls of the pthread functions.
+        if mutex != registry::PTHREAD || statistics.is_some() {
             c11::install();
         }
         choose(mutex, rwlock, spin);
+        if statistics.is_some() {
+            calls::install();
+        }
         if verbose {
             complain(format_args!("mutex {mutex}, rwlock {rwlock}, spin {spin}"));
             if let Some(learnt) = learnt {

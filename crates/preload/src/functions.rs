@@ -4,11 +4,11 @@
 use crate::boot;
 use crate::memory::Page;
 use crate::message::die;
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_char, c_int, c_long, c_ulong, c_void};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use libc::{
-    clockid_t, pthread_attr_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t,
+    clockid_t, pid_t, pthread_attr_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t,
     pthread_rwlock_t, pthread_rwlockattr_t, pthread_t, timespec,
 };
 
@@ -48,6 +48,7 @@ fn missing(name: &str) -> ! {
 pub fn protect() {
     ACTIVE.protect();
     REAL.protect();
+    BEHIND.protect();
 }
 
 /// The whole body of an exported function: a jump to the active one, which finds the stack and the registers as its caller
@@ -100,6 +101,11 @@ macro_rules! functions {
             }),)*
         });
 
+        /// The implementations behind those that count, see [`crate::calls`].
+        pub static BEHIND: Page<Functions> = Page(Functions {
+            $($name: Entry::new(core::ptr::null_mut()),)*
+        });
+
         /// Looks up glibc's implementations, and makes them the active ones.
         pub fn load_real() {
             $(
@@ -124,6 +130,9 @@ macro_rules! functions {
         )*
     };
 }
+
+/// A list of C strings that ends with a null pointer.
+pub type Strings = *const *const c_char;
 
 /// The start function of a thread: its result is a pointer for POSIX, an `int` for C11.
 pub type Start<R> = extern "C-unwind" fn(*mut c_void) -> R;
@@ -188,6 +197,19 @@ functions! {
         thread: *mut pthread_t, attr: *const pthread_attr_t, start: Start<*mut c_void>, argument: *mut c_void) -> c_int;
     fn thrd_create(thread: *mut pthread_t, start: Start<c_int>, argument: *mut c_void) -> c_int;
     fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
+
+    fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int;
+    fn execve(path: *const c_char, arguments: Strings, environment: Strings) -> c_int;
+    fn execv(path: *const c_char, arguments: Strings) -> c_int;
+    fn execvp(file: *const c_char, arguments: Strings) -> c_int;
+    fn execvpe(file: *const c_char, arguments: Strings, environment: Strings) -> c_int;
+    fn posix_spawn(
+        pid: *mut pid_t, path: *const c_char, actions: *const c_void, attr: *const c_void, arguments: Strings,
+        environment: Strings) -> c_int;
+    fn posix_spawnp(
+        pid: *mut pid_t, file: *const c_char, actions: *const c_void, attr: *const c_void, arguments: Strings,
+        environment: Strings) -> c_int;
+    fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long) -> c_long;
 }
 
 /// Names under which glibc before 2.34 exported some of the functions for other libraries; programs linked then still

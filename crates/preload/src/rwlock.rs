@@ -17,9 +17,9 @@ use crate::{deadline, generation, tls};
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_uint};
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use libc::{clockid_t, pthread_rwlock_t, pthread_rwlockattr_t, timespec};
-use lockswap_locks::counters::Counter;
+use lockswap_locks::counters::{Counter, Why};
 use lockswap_locks::registry::fits_in_place;
 use lockswap_locks::rw::rw_futex::RwFutex;
 use lockswap_locks::{Preference, RawRwLock};
@@ -80,6 +80,24 @@ impl RwLock {
         unsafe { &*self.small.get().cast() }
     }
 }
+
+/// Who answers a call on the rwlock.
+///
+/// # Safety
+/// `rwlock` is the program's.
+pub unsafe fn who_answers(rwlock: *mut pthread_rwlock_t) -> Why {
+    // SAFETY: as for this call. Relaxed: as in `adopt`.
+    if unsafe { RwLock::of(rwlock) }.shared.load(Ordering::Relaxed) != 0 {
+        Why::Pshared
+    } else if ARE_REPLACED.load(Ordering::Relaxed) {
+        Why::Ours
+    } else {
+        Why::Chosen
+    }
+}
+
+/// Whether rwlocks run on the chosen lock. Relaxed: set while the process has one thread.
+static ARE_REPLACED: AtomicBool = AtomicBool::new(false);
 
 /// Whether `object`, which glibc has made, has what it was made with where we look.
 pub fn looks_like(object: &pthread_rwlock_t, shared: bool, kind: c_int) -> bool {
@@ -395,6 +413,7 @@ impl<L: RawRwLock<Native>> OnLock<L> {
 
 /// Makes rwlocks run on the lock `L`.
 pub fn install<L: RawRwLock<Native>>() {
+    ARE_REPLACED.store(true, Ordering::Relaxed);
     ACTIVE.pthread_rwlock_init.set(OnLock::<L>::init);
     ACTIVE.pthread_rwlock_destroy.set(OnLock::<L>::destroy);
     ACTIVE.pthread_rwlock_rdlock.set(OnLock::<L>::rdlock);

@@ -6,7 +6,8 @@ use crate::counters::count;
 use crate::functions::ACTIVE;
 use core::ffi::c_int;
 use core::marker::PhantomData;
-use lockswap_locks::counters::Counter;
+use core::sync::atomic::{AtomicBool, Ordering};
+use lockswap_locks::counters::{Counter, Why};
 use lockswap_locks::TryLock;
 use lockswap_platform::Native;
 
@@ -55,8 +56,24 @@ impl<L: TryLock<Native, Ctx = ()>> InPlace<L> {
     }
 }
 
+/// Who answers a call on a spinlock.
+///
+/// # Safety
+/// None: all are treated alike.
+pub unsafe fn who_answers(_: *mut c_int) -> Why {
+    if ARE_REPLACED.load(Ordering::Relaxed) {
+        Why::Ours
+    } else {
+        Why::Chosen
+    }
+}
+
+/// Whether spinlocks run on the chosen lock. Relaxed: set while the process has one thread.
+static ARE_REPLACED: AtomicBool = AtomicBool::new(false);
+
 /// Makes spinlocks run on the lock `L`.
 pub fn install<L: TryLock<Native, Ctx = ()>>() {
+    ARE_REPLACED.store(true, Ordering::Relaxed);
     ACTIVE.pthread_spin_init.set(InPlace::<L>::init);
     ACTIVE.pthread_spin_destroy.set(InPlace::<L>::destroy);
     ACTIVE.pthread_spin_lock.set(InPlace::<L>::lock);

@@ -71,6 +71,7 @@ version! { first!() =>
     pthread_rwlock_unlock
     pthread_spin_init pthread_spin_destroy pthread_spin_lock pthread_spin_trylock pthread_spin_unlock
     pthread_create pthread_setcanceltype
+    prctl syscall execve execv execvp
     __pthread_mutex_init = pthread_mutex_init
     __pthread_mutex_destroy = pthread_mutex_destroy
     __pthread_mutex_lock = pthread_mutex_lock
@@ -97,12 +98,19 @@ version! { "GLIBC_2.4" =>
 }
 
 #[cfg(target_arch = "x86_64")]
+version! { "GLIBC_2.11" => execvpe }
+
+#[cfg(target_arch = "x86_64")]
+version! { "GLIBC_2.15" => posix_spawn posix_spawnp }
+
+#[cfg(target_arch = "x86_64")]
 version! { "GLIBC_2.12" => pthread_mutex_consistent }
 
 #[cfg(target_arch = "aarch64")]
 version! { first!() =>
     pthread_mutex_getprioceiling pthread_mutex_setprioceiling pthread_mutex_consistent
     pthread_mutex_consistent_np = pthread_mutex_consistent
+    execvpe posix_spawn posix_spawnp
 }
 
 version! { "GLIBC_2.28" =>

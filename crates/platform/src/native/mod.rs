@@ -21,6 +21,11 @@ impl Native {
         wait::has_one_cpu()
     }
 
+    /// Says whether waits may call `sched_yield`.
+    pub fn allow_yields(_: bool) {
+        wait::has_one_cpu();
+    }
+
     /// A clock for measuring short times, as cheap as the machine allows. It may run faster or slower than
     /// [`Clock::Monotonic`] by a ten-thousandth, and two CPUs may see it a few ns apart.
     #[inline(always)]

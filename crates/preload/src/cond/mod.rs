@@ -18,9 +18,9 @@ use crate::{deadline, generation};
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, timespec};
-use lockswap_locks::counters::Counter;
+use lockswap_locks::counters::{Counter, Why};
 use lockswap_locks::flat::futex::Futex;
 use lockswap_platform::{Native, Platform};
 use wait::wait_any;
@@ -76,6 +76,24 @@ impl Cond {
         true
     }
 }
+
+/// Who answers a call on the condition variable.
+///
+/// # Safety
+/// `cond` is the program's.
+pub unsafe fn who_answers(cond: *mut pthread_cond_t) -> Why {
+    // SAFETY: as for this call.
+    if unsafe { Cond::of(cond) }.glibc_flags().is_some() {
+        Why::Pshared
+    } else if ARE_REPLACED.load(Ordering::Relaxed) {
+        Why::Ours
+    } else {
+        Why::Chosen
+    }
+}
+
+/// Whether condition variables are ours. Relaxed: set while the process has one thread.
+static ARE_REPLACED: AtomicBool = AtomicBool::new(false);
 
 /// Whether `object`, which glibc has made, is marked as process-shared where we look.
 pub fn looks_shared(object: &pthread_cond_t) -> bool {
@@ -217,6 +235,7 @@ unsafe extern "C-unwind" fn destroy(cond: *mut pthread_cond_t) -> c_int {
 
 /// Makes condition variables ours.
 pub fn install() {
+    ARE_REPLACED.store(true, Ordering::Relaxed);
     ACTIVE.pthread_cond_init.set(init);
     ACTIVE.pthread_cond_destroy.set(destroy);
     ACTIVE.pthread_cond_wait.set(wait);

@@ -3,7 +3,7 @@
 //! the same results and are released alike. Other kinds, and mutexes that are robust, shared or know priorities, are
 //! left as they are.
 
-use super::{special, Mutex, ADAPTIVE, NORMAL, NO_ELISION};
+use super::{special, Mutex, ADAPTIVE, ARE_REPLACED, NORMAL, NO_ELISION};
 use crate::functions::{ACTIVE, REAL};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -71,6 +71,7 @@ unsafe extern "C-unwind" fn clocklock(
 
 /// Makes mutexes run on glibc's adaptive kind.
 pub fn install() {
+    ARE_REPLACED.store(true, Ordering::Relaxed);
     ACTIVE.pthread_mutex_init.set(init);
     ACTIVE.pthread_mutex_lock.set(lock);
     ACTIVE.pthread_mutex_trylock.set(trylock);

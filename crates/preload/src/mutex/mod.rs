@@ -27,9 +27,9 @@ use crate::memory::Page;
 use crate::{cancel, generation, tls};
 use core::cell::{Cell, UnsafeCell};
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use libc::pthread_mutex_t;
-use lockswap_locks::counters::Counter;
+use lockswap_locks::counters::{Counter, Why};
 use lockswap_locks::info::WaitingPolicy;
 use lockswap_platform::{Deadline, Native, Platform};
 
@@ -60,6 +60,31 @@ pub const PRIORITY_PROTECT: u32 = 0x40;
 pub const PROCESS_SHARED: u32 = 0x80;
 /// The kind of a destroyed mutex; glibc's functions answer EINVAL to it.
 const DESTROYED: u32 = u32::MAX;
+
+/// Who answers a call on the mutex.
+///
+/// # Safety
+/// `mutex` is the program's.
+pub unsafe fn who_answers(mutex: *mut pthread_mutex_t) -> Why {
+    // SAFETY: as for this call.
+    let kind = unsafe { Mutex::of(mutex) }.kind();
+    match GLIBCS.iter().find(|(flag, ..)| kind & flag != 0 && kind != DESTROYED) {
+        Some((_, _, why)) => *why,
+        None if ARE_REPLACED.load(Ordering::Relaxed) => Why::Ours,
+        None => Why::Chosen,
+    }
+}
+
+/// Whether mutexes run on the chosen lock. Relaxed: set while the process has one thread.
+static ARE_REPLACED: AtomicBool = AtomicBool::new(false);
+
+/// What makes a mutex glibc's.
+const GLIBCS: [(u32, Counter, Why); 4] = [
+    (ROBUST, Counter::Robust, Why::Robust),
+    (PRIORITY_INHERIT, Counter::Pi, Why::Pi),
+    (PRIORITY_PROTECT, Counter::Protect, Why::Protect),
+    (PROCESS_SHARED, Counter::Pshared, Why::Pshared),
+];
 
 /// Whether `object`, which glibc has made, has the kind that it was made with where we look.
 pub fn looks_like(object: &pthread_mutex_t, kind: u32) -> bool {

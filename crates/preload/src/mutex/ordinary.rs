@@ -1,7 +1,7 @@
 //! The functions for an ordinary mutex, compiled for each lock: what runs when nothing special is going on.
 
 use super::special;
-use super::{Class, Mutex, Ops, OPS};
+use super::{Class, Mutex, Ops, ARE_REPLACED, OPS};
 use crate::functions::{ACTIVE, REAL};
 use crate::outside::{Word, MUTEXES};
 use crate::{pool, tls};
@@ -412,6 +412,7 @@ pub fn install<N: TimedLock<Native> + IsHeld, S: TimedLock<Single> + IsHeld>() {
     let () = OnLock::<N, S>::LAYOUTS_AGREE;
     OPS.store(core::ptr::from_ref(&OnLock::<N, S>::OPS).cast_mut(), Ordering::Relaxed);
     OPS.protect();
+    ARE_REPLACED.store(true, Ordering::Relaxed);
     ACTIVE.pthread_mutex_lock.set(OnLock::<N, S>::lock);
     ACTIVE.pthread_mutex_trylock.set(OnLock::<N, S>::trylock);
     ACTIVE.pthread_mutex_unlock.set(OnLock::<N, S>::unlock);

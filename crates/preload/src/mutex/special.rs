@@ -1,9 +1,7 @@
 //! The functions for all other mutexes and all other calls: kinds that know their owner, mutexes of another generation,
 //! time-outs, glibc's mutexes, beginning and end.
 
-use super::{
-    ops, word_of, Mutex, ADAPTIVE, DESTROYED, KIND, NORMAL, PRIORITY_INHERIT, PRIORITY_PROTECT, PROCESS_SHARED, ROBUST,
-};
+use super::{ops, word_of, Mutex, ADAPTIVE, DESTROYED, GLIBCS, KIND, NORMAL};
 use crate::counters::count;
 use crate::functions::{Entry, REAL};
 use crate::{cancel, deadline};
@@ -156,13 +154,7 @@ pub unsafe extern "C-unwind" fn init(mutex: *mut pthread_mutex_t, attr: *const p
         }
         let ours = Mutex::of(mutex);
         let kind = ours.kind();
-        let why_not = [
-            (ROBUST, Counter::Robust),
-            (PRIORITY_INHERIT, Counter::Pi),
-            (PRIORITY_PROTECT, Counter::Protect),
-            (PROCESS_SHARED, Counter::Pshared),
-        ];
-        if let Some((_, reason)) = why_not.iter().find(|(flag, _)| kind & flag != 0) {
+        if let Some((_, reason, _)) = GLIBCS.iter().find(|(flag, ..)| kind & flag != 0) {
             count(*reason);
             return 0;
         }

@@ -1,0 +1,102 @@
+//! Programs that restrict their own system calls (seccomp), and may be killed for any other.
+//!
+//! glibc's locks call `futex` only, so ours may not call more. Waits that spin call `sched_yield` besides, as long as no
+//! filter is in force: none at the start, and none installed later, which takes `prctl` or `syscall`. Where there was one at
+//! the start, `LOCKSWAP_YIELD` says that `lockswap run`, which was under the same filter, has tried the call.
+
+use crate::environment::Environment;
+use crate::functions::{Functions, ACTIVE, REAL};
+use crate::memory;
+use core::ffi::{c_int, c_long, c_ulong};
+use core::mem::offset_of;
+use lockswap_platform::Native;
+
+/// Finds out whether a filter is in force, and sees when one is installed.
+///
+/// # Safety
+/// The process has one thread and `environment` is its own.
+pub unsafe fn install(environment: &Environment) {
+    // SAFETY: as for this call.
+    let was_tried = unsafe { environment.get("LOCKSWAP_YIELD") }.is_some();
+    Native::allow_yields(was_tried || is_free());
+    ACTIVE.prctl.set(prctl);
+    ACTIVE.syscall.set(syscall);
+}
+
+/// Whether the kernel says that the process has no filter. Opening and reading a file is what the dynamic linker has just
+/// done, so no filter forbids that.
+fn is_free() -> bool {
+    const LINE: &[u8] = b"\nSeccomp:\t";
+    let mut buffer = [0; 4096];
+    let status = memory::read_file(c"/proc/self/status", &mut buffer);
+    let found = status.windows(LINE.len()).position(|part| part == LINE);
+    found.is_some_and(|at| status.get(at + LINE.len()) == Some(&b'0'))
+}
+
+/// `prctl`: on to [`prctl_seccomp`] for PR_SET_SECCOMP, else a jump to the C library's.
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn prctl(_: c_int, _: c_ulong, _: c_ulong, _: c_ulong, _: c_ulong) -> c_int {
+    #[cfg(target_arch = "x86_64")]
+    core::arch::naked_asm!(
+        "cmp edi, {option}",
+        "je {noticed}",
+        "jmp qword ptr [rip + {table} + {entry}]",
+        option = const libc::PR_SET_SECCOMP,
+        noticed = sym prctl_seccomp,
+        table = sym REAL,
+        entry = const offset_of!(Functions, prctl),
+    );
+    #[cfg(target_arch = "aarch64")]
+    core::arch::naked_asm!(
+        "cmp w0, #{option}",
+        "b.eq {noticed}",
+        "adrp x16, {table} + {entry}",
+        "ldr x16, [x16, :lo12:{table} + {entry}]",
+        "br x16",
+        option = const libc::PR_SET_SECCOMP,
+        noticed = sym prctl_seccomp,
+        table = sym REAL,
+        entry = const offset_of!(Functions, prctl),
+    );
+}
+
+unsafe extern "C-unwind" fn prctl_seccomp(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
+    Native::allow_yields(false);
+    // SAFETY: the program's arguments.
+    unsafe { REAL.prctl.get()(option, a, b, c, d) }
+}
+
+/// `syscall`: on to [`syscall_seccomp`] for `seccomp`, else a jump to the C library's, which finds all its arguments where
+/// the caller left them.
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn syscall(_: c_long, _: c_long, _: c_long, _: c_long, _: c_long) -> c_long {
+    #[cfg(target_arch = "x86_64")]
+    core::arch::naked_asm!(
+        "cmp rdi, {number}",
+        "je {noticed}",
+        "jmp qword ptr [rip + {table} + {entry}]",
+        number = const libc::SYS_seccomp,
+        noticed = sym syscall_seccomp,
+        table = sym REAL,
+        entry = const offset_of!(Functions, syscall),
+    );
+    #[cfg(target_arch = "aarch64")]
+    core::arch::naked_asm!(
+        "cmp x0, #{number}",
+        "b.eq {noticed}",
+        "adrp x16, {table} + {entry}",
+        "ldr x16, [x16, :lo12:{table} + {entry}]",
+        "br x16",
+        number = const libc::SYS_seccomp,
+        noticed = sym syscall_seccomp,
+        table = sym REAL,
+        entry = const offset_of!(Functions, syscall),
+    );
+}
+
+/// `seccomp` has three arguments, `prctl` as a system call five in all.
+unsafe extern "C-unwind" fn syscall_seccomp(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long) -> c_long {
+    Native::allow_yields(false);
+    // SAFETY: the program's arguments.
+    unsafe { REAL.syscall.get()(number, a, b, c, d) }
+}
