@@ -62,3 +62,8 @@ pub fn library(name: &str, package: &str) -> PathBuf {
         all.into_iter().map(|directory| directory.join(name)).find(|file| file.exists())
     })
 }
+
+/// A file from a Debian package that is no program, by its path.
+pub fn file(path: &Path, package: &str) -> PathBuf {
+    find_or_install(&path.to_string_lossy(), package, || path.is_file().then(|| path.to_owned()))
+}

@@ -18,6 +18,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::error::{UserError, USAGE};
 use crate::little::{self, Little};
+use crate::only::OnlyArgs;
 use crate::selection::{known, Selection, INTERPOSED, PLAIN, VARIABLES};
 use crate::{hidden, terminal};
 
@@ -37,6 +38,8 @@ pub struct CompareArgs {
     /// Lock for spinlocks, the same for all but the baselines [default: ttas]
     #[arg(long, value_name = "ID")]
     spin: Option<String>,
+    #[command(flatten)]
+    only: OnlyArgs,
     /// Measured runs per lock
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     runs: u32,
@@ -97,6 +100,7 @@ Examples:
   lockswap compare
   lockswap compare --little 1:3 --lock mcs_spin,asl
   lockswap compare --lock futex,mcs_stp --runs 20 -- ./program --threads 8
+  lockswap compare --only server -- ./start-server-and-load-it.sh
   lockswap compare --metric 'total: ([0-9.]+) req/s' -- ./bench
   lockswap compare --metric 'p99 ([0-9.]+) us' --lower-is-better -- ./bench
   lockswap compare --all --export-json all.json --export-md all.md -- ./bench";
@@ -208,6 +212,7 @@ fn variants(args: &CompareArgs, command: &[OsString]) -> Result<Vec<Variant>, Us
             locks.push(id);
         }
     }
+    let only = args.only.variable()?;
     let variant = |lock: &str| {
         let glibc = || Some(PLAIN.to_owned());
         let (rwlock, spin) = match lock {
@@ -217,10 +222,11 @@ fn variants(args: &CompareArgs, command: &[OsString]) -> Result<Vec<Variant>, Us
         let selection = Selection { lock: Some(lock.into()), rwlock, spin };
         selection.check()?;
         let mut envs = selection.environment()?;
+        envs.extend(only.clone());
         // Variables of our own environment must not change what is compared.
         let stray = VARIABLES
             .into_iter()
-            .chain(["LOCKSWAP_STATS", "LOCKSWAP_LATENCIES"])
+            .chain(["LOCKSWAP_STATS", "LOCKSWAP_LATENCIES", "LOCKSWAP_ONLY"])
             .filter(|v| !envs.iter().any(|(name, _)| name == v));
         let stray: Vec<_> = stray.map(|name| (name.into(), None)).collect();
         envs.extend(stray);

@@ -30,6 +30,9 @@ pub const LOADED: &str = "__loaded";
 /// Name of the subcommand that tortures the locks of its own process.
 pub const TORTURE: &str = "__torture";
 
+/// Name of the subcommand that tells whether it may yield.
+pub const YIELD: &str = "__yield";
+
 /// Captures the result that [`KEY_VALUE`] prints.
 pub const KEY_VALUE_METRIC: &str = "throughput_ops_per_s=([0-9]+)";
 
@@ -78,6 +81,14 @@ pub fn loaded() -> anyhow::Result<ExitCode> {
 fn is_loaded() -> std::io::Result<bool> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     Ok(maps.lines().any(|line| line.contains(crate::library::FILE_PREFIX)))
+}
+
+/// Status 0 when `sched_yield` works. A system call filter may kill the process for the attempt.
+pub fn try_yield() -> anyhow::Result<ExitCode> {
+    // Nobody wants the core of a process that was made to be killed.
+    let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
+    Ok(if nix::sched::sched_yield().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Arguments of the torture of one lock.

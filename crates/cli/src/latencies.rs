@@ -9,10 +9,14 @@ use std::path::Path;
 use lockswap_locks::asymmetric::latency::{self, FILE_WORDS};
 use lockswap_platform::{CoreKind, LONGEST_DURATION};
 use serde::Serialize;
-use tempfile::{NamedTempFile, TempPath};
+use tempfile::TempPath;
 
 use crate::asl::time_in_words;
-use crate::error::UserError;
+use crate::mapped;
+
+const PREFIX: &str = "lockswap-latencies-";
+
+const BYTES: usize = 8 * FILE_WORDS;
 
 /// A file of latencies; it goes away when this is dropped.
 pub struct LatencyFile {
@@ -21,20 +25,10 @@ pub struct LatencyFile {
 }
 
 impl LatencyFile {
-    /// Makes the file, without latencies, in the folder for temporary files.
-    pub fn create() -> Result<Self, UserError> {
-        let folder = std::env::temp_dir();
-        let (file, path) = Self::make_in(&folder).map(NamedTempFile::into_parts).map_err(|error| {
-            let what = format!("cannot create the file of latencies in {}: {error}", folder.display());
-            UserError::new(what, "set TMPDIR to a folder that you can write to")
-        })?;
+    /// Makes the file, without latencies.
+    pub fn create() -> io::Result<Self> {
+        let (file, path) = mapped::create(PREFIX, BYTES)?.into_parts();
         Ok(Self { file, path })
-    }
-
-    fn make_in(folder: &Path) -> io::Result<NamedTempFile> {
-        let file = tempfile::Builder::new().prefix("lockswap-latencies-").tempfile_in(folder)?;
-        file.as_file().set_len(8 * FILE_WORDS as u64)?;
-        Ok(file)
     }
 
     /// What makes the library of a program record here.
@@ -45,13 +39,13 @@ impl LatencyFile {
     /// Puts a file without latencies in the place of this one. A process that still records has the old one.
     pub fn renew(&mut self) -> io::Result<()> {
         let folder = self.path.parent().unwrap_or(Path::new("."));
-        self.file = Self::make_in(folder)?.persist(&self.path)?;
+        self.file = mapped::create_in(folder, PREFIX, BYTES)?.persist(&self.path)?;
         Ok(())
     }
 
     /// What was recorded since.
     pub fn read(&self) -> io::Result<Latencies> {
-        let mut bytes = vec![0; 8 * FILE_WORDS];
+        let mut bytes = vec![0; BYTES];
         self.file.read_exact_at(&mut bytes, 0)?;
         let word = |chunk: &[u8]| chunk.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
         let words: Vec<u64> = bytes.chunks_exact(8).map(word).collect();
@@ -65,6 +59,7 @@ impl LatencyFile {
 }
 
 /// What a program's run recorded.
+#[derive(Default)]
 pub struct Latencies {
     /// Ordered by id, big cores first.
     pub epochs: Vec<latency::Latencies>,

@@ -1,13 +1,16 @@
 //! The preload library that travels inside the command: unpacked to a private folder and verified before each use.
 
 use std::env;
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{statvfs, StatVfsMountFlags};
+
 use crate::error::UserError;
+use crate::folder;
 
 const IMAGE: &[u8] = include_bytes!(env!("LOCKSWAP_EMBEDDED"));
 
@@ -21,36 +24,49 @@ pub fn image() -> &'static [u8] {
     IMAGE
 }
 
-/// Path of the unpacked library. Its content was compared with the embedded one, and rewritten where it differed.
-pub fn unpack() -> Result<PathBuf, UserError> {
+/// Where the library was unpacked to.
+pub struct Unpacked {
+    /// Its path.
+    pub path: PathBuf,
+    /// Folders that come before that one and could not be used, each with the reason.
+    pub refused: Vec<String>,
+}
+
+/// Unpacks the library to the first folder that is fit for it. Its content was compared with the embedded one, and
+/// rewritten where it differed.
+pub fn unpack() -> Result<Unpacked, UserError> {
     let mut refused = Vec::new();
     for dir in candidates() {
         match unpack_to(&dir) {
-            Ok(path) => return Ok(path),
+            Ok(path) => return Ok(Unpacked { path, refused }),
             Err(error) => refused.push(format!("{}: {error}", dir.display())),
         }
     }
     Err(UserError::new(
         format!("cannot unpack the preload library ({})", refused.join("; ")),
-        "set XDG_CACHE_HOME to a folder of your own, without spaces or colons in its path",
+        "set XDG_CACHE_HOME to a folder of your own, where programs may be executed, without spaces or colons in its path",
     ))
 }
 
-/// Where it may lie: the user's cache folder, else a folder of the user's below the one for temporary files.
+/// Where it may lie: the user's cache folder, else the one for a login, else a folder of the user's where all users may
+/// have one. A file without a name in any folder is no last resort: a program that closes descriptors that it does not
+/// know would leave its children a path that leads nowhere, or to another file.
 fn candidates() -> Vec<PathBuf> {
     let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
-    let own = cache.map(|dir| dir.join("lockswap"));
+    let own = cache.into_iter().chain(absolute("XDG_RUNTIME_DIR")).map(|dir| dir.join("lockswap"));
     let uid = rustix::process::geteuid().as_raw();
-    let shared = Path::new("/tmp").join(format!("lockswap-{uid}"));
-    own.into_iter().chain([shared]).collect()
+    let shared = ["/tmp", "/dev/shm"].map(|dir| Path::new(dir).join(format!("lockswap-{uid}")));
+    own.chain(shared).collect()
 }
 
 fn unpack_to(dir: &Path) -> io::Result<PathBuf> {
-    if dir.as_os_str().as_bytes().iter().any(|b| b" :\t\n".contains(b)) {
-        return Err(io::Error::other("LD_PRELOAD takes no path with spaces or colons"));
+    check_name(dir)?;
+    let dir = folder::private(dir)?;
+    check_name(&dir)?;
+    if statvfs(&dir)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
+        return Err(io::Error::other("no program code can be loaded from its file system (mounted noexec)"));
     }
-    own_directory(dir)?;
     let path = dir.join(FILE_NAME);
     if !holds_image(&path) {
         let mut temporary = tempfile::Builder::new().prefix(".unpacking-").tempfile_in(dir)?;
@@ -64,25 +80,9 @@ fn unpack_to(dir: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Makes `dir` with access for nobody else, or checks that it is ours and nobody else can write to it.
-fn own_directory(dir: &Path) -> io::Result<()> {
-    if let Some(parent) = dir.parent() {
-        DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
-    }
-    match DirBuilder::new().mode(0o700).create(dir) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    // Not followed: a link in a folder for temporary files may be someone else's.
-    let found = fs::symlink_metadata(dir)?;
-    if !found.is_dir() {
-        return Err(io::Error::other("it is not a folder"));
-    }
-    if found.uid() != rustix::process::geteuid().as_raw() {
-        return Err(io::Error::other(format!("it belongs to user {}", found.uid())));
-    }
-    if found.mode() & 0o077 != 0 {
-        fs::set_permissions(dir, Permissions::from_mode(0o700))?;
+fn check_name(dir: &Path) -> io::Result<()> {
+    if dir.as_os_str().as_bytes().iter().any(|b| b" :\t\n".contains(b)) {
+        return Err(io::Error::other("LD_PRELOAD takes no path with spaces or colons"));
     }
     Ok(())
 }

@@ -6,19 +6,24 @@ mod asl;
 mod bench;
 mod checked;
 mod compare;
+mod counting;
 mod doctor;
 mod elf;
 mod error;
+mod folder;
 mod hidden;
 mod latencies;
 mod library;
 mod list;
 mod little;
 mod lock_pages;
+mod mapped;
+mod only;
 mod picture;
 mod preload_path;
 mod results;
 mod run;
+mod seccomp;
 mod selection;
 mod setting;
 mod sim;
@@ -71,6 +76,8 @@ enum Command {
     ValidateHere(hidden::BenchArgs),
     #[command(name = hidden::LOADED, hide = true)]
     Loaded,
+    #[command(name = hidden::YIELD, hide = true)]
+    Yield,
     #[command(name = hidden::TORTURE, hide = true)]
     TortureHere(hidden::TortureArgs),
 }
@@ -89,6 +96,7 @@ fn main() -> ExitCode {
         Command::BenchHere(args) => hidden::bench(&args),
         Command::ValidateHere(args) => hidden::validate(&args),
         Command::Loaded => hidden::loaded(),
+        Command::Yield => hidden::try_yield(),
         Command::Sim(args) => sim::run(args),
         Command::Torture(args) => torture::run(args),
         Command::TortureHere(args) => hidden::torture(args),

@@ -8,11 +8,17 @@ use crate::{library, terminal};
 #[derive(clap::Args)]
 #[command(after_help = "\
 The library lies in $XDG_CACHE_HOME/lockswap or ~/.cache/lockswap, else in
-/tmp/lockswap-UID. Only you can read that folder: a service that runs as another
-user needs a copy of the file that it may read.
+$XDG_RUNTIME_DIR/lockswap, /tmp/lockswap-UID or /dev/shm/lockswap-UID: the first
+of them that nobody else can write to, the folders above it included, and whose
+file system has room and is not mounted noexec. Only you can read that folder: a
+service that runs as another user needs a copy of the file that it may read.
 
-Example, for containers and service files:
+Examples:
   LD_PRELOAD=$(lockswap preload-path) LOCKSWAP_LOCK=mcs_spin ./app
+
+  install -m 755 $(lockswap preload-path) /usr/local/lib/liblockswap.so
+    and in a systemd unit, which does not expand $(...):
+  Environment=LD_PRELOAD=/usr/local/lib/liblockswap.so LOCKSWAP_LOCK=mcs_spin
 
 Environment of the library:
   LOCKSWAP_LOCK=ID      lock for mutexes         [default: futex]
@@ -28,11 +34,15 @@ Environment of the library:
   LOCKSWAP_SLO=5=50us,7=1ms targets of epochs   [default: the program's]
   LOCKSWAP_ASL_MAX_WINDOW=1ms how long threads on little CPUs let others pass
                         [default: 100ms]
+  LOCKSWAP_ONLY=NAME    keeps the locks to the executable of that name or path,
+                        as /proc/PID/exe shows it [default: every process]
+  LOCKSWAP_YIELD=1      under a system call filter (seccomp): waiting threads may
+                        call sched_yield [default: they sleep for moments]
   LOCKSWAP_VERBOSE=1    notes about fallbacks on stderr")]
 pub struct PreloadPathArgs {}
 
 /// Runs `lockswap preload-path`.
 pub fn run(_: PreloadPathArgs) -> anyhow::Result<ExitCode> {
-    terminal::print(&format!("{}\n", library::unpack()?.display()))?;
+    terminal::print(&format!("{}\n", library::unpack()?.path.display()))?;
     Ok(ExitCode::SUCCESS)
 }

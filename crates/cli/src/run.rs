@@ -20,8 +20,10 @@ use signal_hook::iterator::SignalsInfo;
 use signal_hook::low_level::siginfo::Cause;
 
 use crate::asl::{slo, slo_variable, AslArgs, Slo};
+use crate::counting::Counting;
 use crate::error::{UserError, USAGE};
-use crate::latencies::{self, Figures, Latencies, LatencyFile};
+use crate::latencies::{self, Figures, Latencies};
+use crate::only::OnlyArgs;
 use crate::selection::{Selection, VARIABLES};
 use crate::watch::Watch;
 
@@ -41,12 +43,17 @@ lockswap turns into the program, with two exceptions: with --summary or
 --stats-json, and with a lock that prefers near or big CPUs, it stays, passes
 signals on, and ends as the program does, also if that is killed by a signal.
 While it stays it looks once a second whether CPUs went online or offline or
-changed their capacity, and tells the locks.
+changed their capacity, and tells the locks. Where there is no room for counters
+the program runs all the same, and one line on stderr says so.
+
+Processes that the program starts get the locks, too, unless --only names one
+executable. A script is run by its interpreter: name that.
 
 Examples:
   lockswap run -- ./server --port 8080
   lockswap run --lock mcs_stp --summary -- ./program
   lockswap run --lock pthread --rwlock rw-futex -- ./program
+  lockswap run --lock mcs_stp --only server -- ./start-server.sh
   lockswap run --lock asl --asl-fifo ticket --slo 5=50us -- ./program
   lockswap run --lock ticket --stats-json stats.json -- ./program"
 )]
@@ -60,6 +67,8 @@ pub struct RunArgs {
     /// Lock for spinlocks [default: ttas]
     #[arg(long, value_name = "ID")]
     spin: Option<String>,
+    #[command(flatten)]
+    only: OnlyArgs,
     #[command(flatten)]
     asl: AslArgs,
     /// Target of an epoch, whatever the program says; several times for several epochs
@@ -92,15 +101,11 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     selection.check()?;
     check_asl(&selection, &args.asl, &args.slo)?;
     let mut envs = selection.environment().map_err(|e| e.with_status(OWN_FAILURE))?;
+    envs.extend(args.only.variable()?);
     envs.extend(args.asl.environment());
     envs.extend(Some(&args.slo).filter(|slos| !slos.is_empty()).map(|slos| slo_variable(slos)));
     let mut program = Program { args: args.command, envs };
     let watch = selection.asks().any_place().then(Watch::begin).flatten();
-    let counts = args.summary || args.stats_json.is_some();
-    if !counts && watch.is_none() {
-        let error = program.command().exec();
-        return Err(not_started(&program, &error).into());
-    }
     let output = args.stats_json.as_ref().map(|path| {
         OutputFile::prepare(path).map_err(|error| {
             let what = format!("cannot write {}: {error}", path.display());
@@ -108,13 +113,13 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         })
     });
     let output = output.transpose()?;
-    let counters = counts.then(counters_file).transpose().map_err(|error| {
-        let what = format!("cannot create the file of counters in {}: {error}", std::env::temp_dir().display());
-        UserError::new(what, "set TMPDIR to a folder that you can write to").with_status(OWN_FAILURE)
-    })?;
-    let latencies = counts.then(LatencyFile::create).transpose().map_err(|e| e.with_status(OWN_FAILURE))?;
-    program.envs.extend(counters.as_ref().map(|file| ("LOCKSWAP_STATS".into(), Some(file.path().into()))));
-    program.envs.extend(latencies.as_ref().map(LatencyFile::variable));
+    let wanted = args.summary || output.is_some();
+    let counting = wanted.then(|| begin_counting(output.as_ref())).flatten();
+    if counting.is_none() && watch.is_none() {
+        let error = program.command().exec();
+        return Err(not_started(&program, &error).into());
+    }
+    program.envs.extend(counting.iter().flat_map(Counting::variables));
     program.envs.extend(watch.as_ref().map(Watch::variable));
     // Caught before the program starts, so that none is lost; the program itself starts with the usual dispositions.
     let forwarded = FORWARDED.into_iter().filter(|s| !is_ignored(*s));
@@ -124,18 +129,15 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         watch.go_on();
     }
     let status = wait(&mut child, &mut signals)?;
-    let (Some(counters), Some(latencies)) = (counters, latencies) else { return end_as(status) };
-    let stats = Stats::read(&selection, counters.as_file(), &latencies.read()?)?;
-    drop((counters, latencies));
+    let Some(counting) = counting else { return end_as(status) };
+    let stats = Stats::read(&selection, counting.counters(), &counting.latencies()?)?;
+    drop(counting);
     if args.summary {
         // A closed stderr must not change how the program's end is reported.
         let _ = io::stderr().write_all(stats.words(&status).as_bytes());
     }
     if let Some(output) = output {
-        let text = serde_json::to_string(&stats)? + "\n";
-        if let Err(error) = output.replace(text.as_bytes()) {
-            let _ = writeln!(io::stderr(), "error: cannot write {}: {error}", output.path().display());
-        }
+        write_json(&output, &stats)?;
     }
     end_as(status)
 }
@@ -170,10 +172,44 @@ fn not_started(program: &Program, error: &io::Error) -> UserError {
         .with_status(126)
 }
 
-fn counters_file() -> io::Result<tempfile::NamedTempFile> {
-    let file = tempfile::Builder::new().prefix("lockswap-stats-").tempfile()?;
-    file.as_file().set_len(FILE_BYTES as u64)?;
-    Ok(file)
+/// Makes the files for counting. Where that is not possible the program runs all the same, and it is said that nothing is
+/// counted.
+fn begin_counting(output: Option<&OutputFile>) -> Option<Counting> {
+    let note = |what: &str, error: &io::Error| {
+        // A closed stderr must not keep the program from running.
+        let _ = writeln!(io::stderr(), "lockswap: the program runs, but {what}: {error}");
+    };
+    match Counting::begin() {
+        Ok(counting) => {
+            if let Some(error) = counting.without_latencies() {
+                note("latencies of epochs cannot be recorded", error);
+            }
+            Some(counting)
+        }
+        Err(error) => {
+            note("what is replaced cannot be counted", &error);
+            if let Some(output) = output {
+                // That it cannot be written is told there; the program runs.
+                let _ = write_json(output, &NotCounted { schema: 1, not_counted: error.to_string() });
+            }
+            None
+        }
+    }
+}
+
+/// What takes the place of [`Stats`] where nothing could be counted.
+#[derive(Serialize)]
+struct NotCounted {
+    schema: u32,
+    not_counted: String,
+}
+
+fn write_json(output: &OutputFile, content: &impl Serialize) -> anyhow::Result<()> {
+    let text = serde_json::to_string(content)? + "\n";
+    if let Err(error) = output.replace(text.as_bytes()) {
+        let _ = writeln!(io::stderr(), "error: cannot write {}: {error}", output.path().display());
+    }
+    Ok(())
 }
 
 /// Waits for the program and passes signals on to it.

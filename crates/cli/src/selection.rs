@@ -11,7 +11,7 @@ use lockswap_locks::registry::{self, Role};
 use lockswap_workloads::invalid::Invalid;
 
 use crate::error::UserError;
-use crate::library;
+use crate::{library, seccomp};
 
 /// The baseline without the preload library.
 pub const PLAIN: &str = "pthread";
@@ -78,12 +78,16 @@ impl Selection {
             envs.extend(VARIABLES.map(|name| (name.into(), None)));
             return Ok(envs);
         }
-        let mut preload = library::unpack()?.into_os_string();
+        let mut preload = library::unpack()?.path.into_os_string();
         if !inherited.is_empty() {
             preload.push(":");
             preload.push(inherited);
         }
         envs.push(("LD_PRELOAD".into(), Some(preload)));
+        envs.push(("ASAN_OPTIONS".into(), Some(asan_options(env::var_os("ASAN_OPTIONS").unwrap_or_default()))));
+        if let Some(yields) = seccomp::yields() {
+            envs.push(("LOCKSWAP_YIELD".into(), yields.then(|| "1".into())));
+        }
         // An id that the command line does not name may come from the environment, as it would without the command.
         for (name, id) in VARIABLES.into_iter().zip([&self.lock, &self.rwlock, &self.spin]) {
             if id.is_some() {
@@ -115,6 +119,21 @@ fn without_ours(value: &OsStr) -> OsString {
     OsString::from_vec(entries.collect::<Vec<_>>().join(&b':'))
 }
 
+/// Lets AddressSanitizer's shared runtime start although a library is preloaded before it; no other program looks at it.
+///
+/// Preloading that runtime itself would be the other way. But then it would be loaded into every child too, which it would
+/// end with a status of its own for memory that it finds leaked there.
+fn asan_options(mut options: OsString) -> OsString {
+    const OPTION: &str = "verify_asan_link_order=0";
+    if !options.as_bytes().ends_with(OPTION.as_bytes()) {
+        if !options.is_empty() {
+            options.push(":");
+        }
+        options.push(OPTION);
+    }
+    options
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,6 +144,14 @@ mod tests {
         assert_eq!(of("/x/liblockswap-0123.so:libjemalloc.so.2 /y/other.so"), "libjemalloc.so.2:/y/other.so");
         assert_eq!(of("/x/liblockswap.so"), "");
         assert_eq!(of("libmine.so"), "libmine.so");
+    }
+
+    #[test]
+    fn options_of_address_sanitizer_stay() {
+        let of = |value: &str| asan_options(value.into()).into_string().unwrap();
+        assert_eq!(of(""), "verify_asan_link_order=0");
+        assert_eq!(of("exitcode=5"), "exitcode=5:verify_asan_link_order=0");
+        assert_eq!(of(&of("exitcode=5")), of("exitcode=5"));
     }
 
     #[test]

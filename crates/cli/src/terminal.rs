@@ -45,9 +45,27 @@ pub fn lines(table: &Table) -> String {
     table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
+/// The text with what a terminal would obey instead of showing it written as an escape, such as `\u{1b}`: names in files of
+/// others can hold anything.
+pub fn visible(text: &str) -> String {
+    let show = |c: char| if "\"'\\".contains(c) { c.to_string() } else { c.escape_debug().to_string() };
+    text.chars().map(show).collect()
+}
+
 /// Writes to standard output; a reader that went away is an error like any other, never a panic.
 pub fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_can_be_seen_reaches_the_terminal() {
+        assert_eq!(visible("lib'käse' \"1\".so\\"), "lib'käse' \"1\".so\\");
+        assert_eq!(visible("\u{1b}[2J\n\u{9b}31m\u{202e}gpj"), "\\u{1b}[2J\\n\\u{9b}31m\\u{202e}gpj");
+    }
 }

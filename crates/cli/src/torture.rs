@@ -228,7 +228,8 @@ fn torture(
 ) -> anyhow::Result<Option<LockResult>> {
     let selection = selection(role, id);
     let mut envs = selection.environment()?;
-    let stray = VARIABLES.into_iter().chain(["LOCKSWAP_STATS"]).filter(|v| !envs.iter().any(|(name, _)| name == v));
+    let stray = VARIABLES.into_iter().chain(["LOCKSWAP_STATS", "LOCKSWAP_ONLY"]);
+    let stray = stray.filter(|v| !envs.iter().any(|(name, _)| name == v));
     let stray: Vec<_> = stray.map(|name| (name.into(), None)).collect();
     envs.extend(stray);
     let own = std::env::current_exe().context("cannot find this program's own file")?;

@@ -71,7 +71,7 @@ pub struct Job {
 }
 
 /// Variables of our own environment that must not change what is measured.
-const STRAY: [&str; 3] = ["LOCKSWAP_STATS", "LOCKSWAP_LATENCIES", "LOCKSWAP_SLO"];
+const STRAY: [&str; 4] = ["LOCKSWAP_STATS", "LOCKSWAP_LATENCIES", "LOCKSWAP_SLO", "LOCKSWAP_ONLY"];
 
 /// What puts a process on `lock`; the interposed baseline, and what plays no role, stay glibc's.
 pub fn environment(role: Role, lock: &str) -> Result<Environment, UserError> {

@@ -41,13 +41,13 @@ pub fn here(machine: &Machine) -> Vec<Check> {
 
 fn preload_library() -> Check {
     const NAME: &str = "preload library";
-    let path = match library::unpack() {
-        Ok(path) => path,
+    let library::Unpacked { path, refused } = match library::unpack() {
+        Ok(unpacked) => unpacked,
         Err(error) => {
             return Check::problem(
                 NAME,
                 error.to_string(),
-                "set XDG_CACHE_HOME to a folder of your own that you can write to",
+                "set XDG_CACHE_HOME to a folder of your own that nobody else can write to",
             )
         }
     };
@@ -55,14 +55,19 @@ fn preload_library() -> Check {
     let run = own.and_then(|own| {
         let mut command = Command::new(own);
         command.arg(hidden::LOADED).env("LD_PRELOAD", &path).stdin(Stdio::null()).stdout(Stdio::null());
-        crate::selection::VARIABLES.iter().for_each(|name| {
+        crate::selection::VARIABLES.iter().chain(&["LOCKSWAP_ONLY"]).for_each(|name| {
             command.env_remove(name);
         });
         command.output()
     });
     match run {
         Ok(output) if output.status.success() => {
-            Check::ok(NAME, format!("{} ({} KiB), loads", path.display(), library::image().len() / 1024))
+            let found = format!("{} ({} KiB), loads", path.display(), library::image().len() / 1024);
+            if refused.is_empty() {
+                return Check::ok(NAME, found);
+            }
+            let remedy = "close these folders to others, or leave it there: it works";
+            Check::note(NAME, format!("{found}; could not be in {}", refused.join("; ")), remedy)
         }
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);

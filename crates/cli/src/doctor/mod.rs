@@ -1,7 +1,11 @@
 //! `lockswap doctor`
 
 mod here;
+mod linking;
 mod program;
+mod replaced;
+mod sanitizer;
+mod script;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -9,9 +13,9 @@ use std::process::ExitCode;
 use lockswap_study::machine::Machine;
 use serde::Serialize;
 
-use crate::terminal;
+use crate::terminal::{self, visible};
 use here::here;
-use program::{examine, Examined};
+use program::{examine, Examined, Prospect};
 
 /// Says whether lockswap can work here, and on a program, and if not, what to do about it.
 #[derive(clap::Args)]
@@ -82,10 +86,12 @@ pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     let program = args.program.as_deref().map(examine).transpose()?;
     let all = || here.iter().chain(program.iter().flat_map(|p| &p.checks));
     let works = !all().any(|c| c.status == Status::Problem);
-    let verdict = match &program {
+    let verdict = match program.as_ref().map_or(Prospect::Replaces, |examined| examined.prospect) {
         _ if !works => "cannot work",
-        Some(examined) if examined.imports.is_empty() => "works, but nothing to replace",
-        _ => "works",
+        Prospect::Replaces => "works",
+        Prospect::Nothing => "works, but nothing to replace",
+        Prospect::Unknown => "works, but whether there is anything to replace shows in 'lockswap run --summary' only",
+        Prospect::StandsAside => "works, but lockswap stands aside: ThreadSanitizer must see the locks",
     };
     let report = Report { schema: 1, machine, here, program, works, verdict };
     let text = if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { words(&report) };
@@ -97,7 +103,7 @@ fn words(report: &Report) -> String {
     let mut text = format!("this machine: {}\n", report.machine.words());
     text += &checks_in_words(&report.here);
     if let Some(examined) = &report.program {
-        text += &format!("\n{}\n", examined.program.display());
+        text += &format!("\n{}\n", visible(&examined.program.to_string_lossy()));
         text += &checks_in_words(&examined.checks);
     }
     text + &format!("\nverdict: {}\n", report.verdict)
@@ -111,9 +117,9 @@ fn checks_in_words(checks: &[Check]) -> String {
             Status::Note => "note",
             Status::Problem => "PROBLEM",
         };
-        text += &format!("  {status:<8} {:<16} {}\n", check.name, check.found);
+        text += &format!("  {status:<8} {:<16} {}\n", check.name, visible(&check.found));
         if let Some(remedy) = &check.remedy {
-            text += &format!("  {:<8} {:<16} remedy: {remedy}\n", "", "");
+            text += &format!("  {:<8} {:<16} remedy: {}\n", "", "", visible(remedy));
         }
     }
     text

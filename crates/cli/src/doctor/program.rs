@@ -1,7 +1,7 @@
 //! Whether lockswap can work on a program, which is read and never run.
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -10,7 +10,10 @@ use std::path::{Path, PathBuf};
 use lockswap_study::runner::find_in_path;
 use serde::Serialize;
 
-use super::Check;
+use super::replaced::{grouped, Replaced};
+use super::sanitizer::Sanitizer;
+use super::script::without_interpreters;
+use super::{linking, Check};
 use crate::elf::{closure, Image, Loaded};
 use crate::error::UserError;
 use crate::library;
@@ -28,32 +31,22 @@ pub struct Examined {
     pub program: PathBuf,
     pub checks: Vec<Check>,
     pub imports: Vec<Imports>,
+    #[serde(skip)]
+    pub prospect: Prospect,
 }
 
-/// The functions that the preload library replaces, without their prefix.
-const REPLACED: [(&str, &[&str]); 6] = [
-    ("pthread_mutex_", &["init", "destroy", "lock", "trylock", "timedlock", "clocklock", "unlock", "consistent"]),
-    ("pthread_cond_", &["init", "destroy", "wait", "timedwait", "clockwait", "signal", "broadcast"]),
-    (
-        "pthread_rwlock_",
-        &[
-            "init",
-            "destroy",
-            "rdlock",
-            "tryrdlock",
-            "timedrdlock",
-            "clockrdlock",
-            "wrlock",
-            "trywrlock",
-            "timedwrlock",
-            "clockwrlock",
-            "unlock",
-        ],
-    ),
-    ("pthread_spin_", &["init", "destroy", "lock", "trylock", "unlock"]),
-    ("mtx_", &["init", "destroy", "lock", "trylock", "timedlock", "unlock"]),
-    ("cnd_", &["init", "destroy", "wait", "timedwait", "signal", "broadcast"]),
-];
+/// What lockswap can do for a program that it works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prospect {
+    /// Replace its locks.
+    Replaces,
+    /// Nothing: the program calls no lock function.
+    Nothing,
+    /// Not known before it runs.
+    Unknown,
+    /// Nothing: ThreadSanitizer must see the locks.
+    StandsAside,
+}
 
 /// Parts of the C library and of the compiler's runtime: what they import says nothing about the program.
 const RUNTIME: [&str; 10] = [
@@ -78,63 +71,33 @@ pub fn examine(name: &OsStr) -> Result<Examined, UserError> {
     let path = find_in_path(name).filter(|p| p.exists()).ok_or_else(missing)?;
     let mut checks = Vec::new();
     let (path, data) = without_interpreters(path, &mut checks)?;
-    let mut imports = Vec::new();
-    match Image::parse(&data) {
+    let image = Image::parse(&data);
+    if !matches!(&image, Some(Ok(image)) if image.library) {
+        checks.extend(not_executable(&path));
+    }
+    let mut examined = Examined { program: path, checks, imports: Vec::new(), prospect: Prospect::Nothing };
+    match image {
         Some(Ok(image)) => {
-            checks.extend(privileges(&path));
-            look_at(path.clone(), image, &mut checks, &mut imports);
+            examined.checks.extend(privileges(&examined.program));
+            examined.look_at(image);
         }
         Some(Err(error)) => {
-            checks.push(Check::problem("file", format!("a damaged ELF file: {error}"), "build or install it again"));
+            let what = format!("a damaged ELF file: {error}");
+            examined.checks.push(Check::problem("file", what, "build or install it again"));
         }
-        None => checks.push(Check::problem(
+        None => examined.checks.push(Check::problem(
             "file",
             "neither an ELF program nor a script with a #! line",
             "name the program that runs it, as in: lockswap doctor java",
         )),
     }
-    Ok(Examined { program: path, checks, imports })
+    Ok(examined)
 }
 
-/// Follows `#!` lines to the program that is really executed.
-fn without_interpreters(mut path: PathBuf, checks: &mut Vec<Check>) -> Result<(PathBuf, Vec<u8>), UserError> {
-    // The kernel follows as many.
-    for _ in 0..5 {
-        let data = fs::read(&path).map_err(|error| {
-            let what = format!("cannot read {}: {error}", path.display());
-            UserError::new(what, "name a program file that you may read")
-        })?;
-        let executable = fs::metadata(&path).is_ok_and(|m| m.mode() & 0o111 != 0);
-        if !executable {
-            checks.push(Check::problem("permissions", format!("{} is not executable", path.display()), "chmod +x it"));
-        }
-        let Some(interpreter) = interpreter(&data) else { return Ok((path, data)) };
-        let Some(found) = find_in_path(&interpreter).filter(|p| p.exists()) else {
-            let what =
-                format!("{} is a script for {}, which is not found", path.display(), interpreter.to_string_lossy());
-            return Err(UserError::new(what, "install the interpreter or correct the #! line"));
-        };
-        let what = format!("{} is run by {}", path.display(), found.display());
-        let is_shell = ["sh", "bash", "dash", "ksh", "zsh"].iter().any(|s| found.file_name() == Some(OsStr::new(s)));
-        checks.push(if is_shell {
-            Check::note("script", what, "what counts is the program that the script starts: examine that one")
-        } else {
-            Check::ok("script", what)
-        });
-        path = found;
-    }
-    let what = format!("{}: too many scripts that run one another", path.display());
-    Err(UserError::new(what, "name the program itself"))
-}
-
-/// The program that a script's first line names; for `env` the one that it will look for.
-fn interpreter(data: &[u8]) -> Option<OsString> {
-    let line = data.strip_prefix(b"#!")?.split(|b| *b == b'\n').next()?;
-    let mut words = line.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty());
-    let program = words.next()?;
-    let is_env = Path::new(OsStr::from_bytes(program)).file_name() == Some(OsStr::new("env"));
-    let behind_env = words.find(|w| !w.starts_with(b"-") && !w.contains(&b'='));
-    Some(OsStr::from_bytes(behind_env.filter(|_| is_env).unwrap_or(program)).to_owned())
+/// The problem that a file which is to be run is not executable, if so.
+pub fn not_executable(path: &Path) -> Option<Check> {
+    let executable = fs::metadata(path).is_ok_and(|m| m.mode() & 0o111 != 0);
+    (!executable).then(|| Check::problem("permissions", format!("{} is not executable", path.display()), "chmod +x it"))
 }
 
 /// Programs that gain privileges at their start ignore LD_PRELOAD.
@@ -170,65 +133,85 @@ fn privileges(path: &Path) -> Vec<Check> {
     checks
 }
 
-fn look_at(path: PathBuf, image: Image, checks: &mut Vec<Check>, imports: &mut Vec<Imports>) {
-    let ours = Image::parse(library::image()).and_then(Result::ok).unwrap_or_default();
-    if image.machine != ours.machine {
-        let found = format!("for {}; this lockswap is for {}", image.machine_name(), ours.machine_name());
-        checks.push(Check::problem("architecture", found, "use a lockswap built for that architecture"));
-        return;
-    }
-    checks.push(Check::ok("architecture", image.machine_name()));
-    let Some(interpreter) = image.interpreter.clone() else {
-        let (what, remedy) = if image.go {
-            ("a static Go program: Go has its own locks and ignores LD_PRELOAD", "use Go's own profiling of its locks")
-        } else {
-            ("static: no dynamic loader reads LD_PRELOAD", "link it dynamically (without -static)")
-        };
-        checks.push(Check::problem("linking", what, remedy));
-        return;
-    };
-    if interpreter.contains("ld-musl") {
-        let remedy = "use a build of it for glibc";
-        checks.push(Check::problem("linking", format!("for musl ({interpreter}), not glibc"), remedy));
-        return;
-    }
-    checks.push(Check::ok("linking", format!("dynamic, loaded by {interpreter}")));
-    if image.go {
-        let what = "a Go program: goroutines use Go's own locks, only its C libraries use pthread locks";
-        checks.push(Check::note("Go", what, "compare it only if its C code is what waits"));
-    }
-    if !image.has_symbols {
-        let what = "the file has no section headers, so its imports cannot be read";
-        checks.push(Check::note("imports", what, "examine an unstripped build"));
-    }
-    let (objects, missing) = closure(Loaded { path, image });
-    if !missing.is_empty() {
-        let remedy = "install them, or set LD_LIBRARY_PATH as for running it";
-        checks.push(Check::note("libraries", format!("not found: {}", missing.join(", ")), remedy));
-    }
-    let is_runtime = |o: &Loaded| {
-        let name = o.path.file_name().unwrap_or_default().as_bytes();
-        RUNTIME.iter().any(|prefix| name.starts_with(prefix.as_bytes()))
-    };
-    let examined: Vec<&Loaded> =
-        objects.iter().enumerate().filter(|(i, o)| *i == 0 || !is_runtime(o)).map(|(_, o)| o).collect();
-    for object in &examined {
-        let symbols: Vec<String> = object.image.imports.iter().filter(|s| is_replaced(s)).cloned().collect();
-        if !symbols.is_empty() {
-            let name = object.path.file_name().unwrap_or_default().to_string_lossy();
-            checks.push(Check::ok("imports", format!("{name}: {}", grouped(&symbols))));
-            imports.push(Imports { object: object.path.clone(), symbols });
+impl Examined {
+    fn look_at(&mut self, image: Image) {
+        let checks = &mut self.checks;
+        let ours = Image::parse(library::image()).and_then(Result::ok).unwrap_or_default();
+        if image.machine != ours.machine {
+            let found = format!("for {}; this lockswap is for {}", image.machine_name(), ours.machine_name());
+            checks.push(Check::problem("architecture", found, "use a lockswap built for that architecture"));
+            return;
         }
-    }
-    let loads_more = examined.iter().any(|o| o.image.imports.contains("dlopen"));
-    if imports.is_empty() {
-        nothing_to_replace(&examined, loads_more, checks);
-    } else if loads_more {
-        checks.push(Check::ok("plug-ins", "it can load more libraries (dlopen); their locks are replaced too"));
+        checks.push(Check::ok("architecture", image.machine_name()));
+        match linking::check(&image) {
+            Ok(check) => checks.push(check),
+            Err(problem) => {
+                checks.push(problem);
+                return;
+            }
+        }
+        if image.go {
+            let what = "a Go program: goroutines use Go's own locks, only its C libraries use pthread locks";
+            checks.push(Check::note("Go", what, "compare it only if its C code is what waits"));
+        }
+        let readable = image.has_symbols;
+        if !readable {
+            let what = "the file has no section headers, so its imports cannot be read";
+            checks.push(Check::note("imports", what, "examine an unstripped build"));
+        }
+        let (objects, missing) = closure(Loaded { path: self.program.clone(), image });
+        if !missing.is_empty() {
+            let what = format!("not found, or no libraries for it: {}", missing.join(", "));
+            checks.push(Check::note("libraries", what, "install them, or set LD_LIBRARY_PATH as for running it"));
+        }
+        let examined: Vec<&Loaded> =
+            objects.iter().enumerate().filter(|(i, o)| *i == 0 || !is_runtime(o)).map(|(_, o)| o).collect();
+        checks.extend(java(&examined));
+        let sanitizer = Sanitizer::of(&examined);
+        checks.extend(sanitizer.map(Sanitizer::check));
+        let replaced = Replaced::by(&ours);
+        for object in &examined {
+            let symbols = replaced.imported(&object.image);
+            if !symbols.is_empty() {
+                let name = object.path.file_name().unwrap_or_default().to_string_lossy();
+                checks.push(Check::ok("imports", format!("{name}: {}", grouped(&symbols))));
+                self.imports.push(Imports { object: object.path.clone(), symbols });
+            }
+        }
+        let loads_more = examined.iter().any(|o| o.image.imports.contains("dlopen"));
+        if self.imports.is_empty() && sanitizer.is_none() {
+            checks.push(nothing_found(&examined, loads_more));
+        } else if loads_more {
+            checks.push(Check::ok("plug-ins", "it can load more libraries (dlopen); their locks are replaced too"));
+        }
+        self.prospect = if sanitizer == Some(Sanitizer::Thread) {
+            Prospect::StandsAside
+        } else if !self.imports.is_empty() {
+            Prospect::Replaces
+        } else if loads_more || sanitizer.is_some() || !readable || !missing.is_empty() {
+            // A sanitizer's runtime in the program has lock functions of its own, which call the replaced ones.
+            Prospect::Unknown
+        } else {
+            Prospect::Nothing
+        };
     }
 }
 
-fn nothing_to_replace(examined: &[&Loaded], loads_more: bool, checks: &mut Vec<Check>) {
+fn is_runtime(object: &Loaded) -> bool {
+    let name = object.path.file_name().unwrap_or_default().as_bytes();
+    RUNTIME.iter().any(|prefix| name.starts_with(prefix.as_bytes()))
+}
+
+/// What is to be said of a program that starts a Java virtual machine.
+fn java(objects: &[&Loaded]) -> Option<Check> {
+    let launches = objects.iter().any(|o| o.image.needed.iter().any(|name| name == "libjli.so" || name == "libjvm.so"));
+    let what =
+        "it starts a Java virtual machine: HotSpot's threads wait for monitors and parkers in pthread mutexes and \
+                condition variables, and these are replaced; the word by which a monitor is first tried is Java's own";
+    launches.then(|| Check::ok("Java", what))
+}
+
+fn nothing_found(examined: &[&Loaded], loads_more: bool) -> Check {
     let threading = |s: &&String| ["pthread_", "sem_", "thrd_", "syscall"].iter().any(|p| s.starts_with(p));
     let others: BTreeSet<&str> =
         examined.iter().flat_map(|o| &o.image.imports).filter(threading).map(String::as_str).collect();
@@ -242,51 +225,7 @@ fn nothing_to_replace(examined: &[&Loaded], loads_more: bool, checks: &mut Vec<C
     let remedy = if loads_more {
         "it can load libraries (dlopen) that use such locks: 'lockswap run --summary' counts them"
     } else {
-        "its locks, if it has any, are its own (as in Go, Rust's std and Java) and cannot be swapped from outside"
+        "its locks, if it has any, are its own (as in Go and Rust's std) and cannot be swapped from outside"
     };
-    checks.push(Check::note("imports", found, remedy));
-}
-
-/// `pthread_mutex_{lock,unlock}` for people.
-fn grouped(symbols: &[String]) -> String {
-    let of = |prefix: &str| {
-        let names: Vec<&str> = symbols.iter().filter_map(|s| s.strip_prefix(prefix)).collect();
-        match names[..] {
-            [] => None,
-            [one] => Some(format!("{prefix}{one}")),
-            _ => Some(format!("{prefix}{{{}}}", names.join(","))),
-        }
-    };
-    REPLACED.iter().filter_map(|(prefix, _)| of(prefix)).collect::<Vec<_>>().join(", ")
-}
-
-fn is_replaced(symbol: &str) -> bool {
-    REPLACED.iter().any(|(prefix, names)| symbol.strip_prefix(prefix).is_some_and(|rest| names.contains(&rest)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn interpreters() {
-        let of = |line: &str| interpreter(line.as_bytes()).map(|p| p.into_string().unwrap());
-        assert_eq!(of("#!/bin/sh\necho"), Some("/bin/sh".into()));
-        assert_eq!(of("#! /usr/bin/python3 -E\n"), Some("/usr/bin/python3".into()));
-        assert_eq!(of("#!/usr/bin/env python3\n"), Some("python3".into()));
-        assert_eq!(of("#!/usr/bin/env -S A=1 node --x\n"), Some("node".into()));
-        assert_eq!(of("#!/usr/bin/env"), Some("/usr/bin/env".into()));
-        assert_eq!(of("#!\n"), None);
-        assert_eq!(of("\x7fELF"), None);
-    }
-
-    #[test]
-    fn attributes_and_own_functions_are_not_lock_functions() {
-        assert!(
-            is_replaced("pthread_mutex_lock") && is_replaced("cnd_wait") && is_replaced("pthread_rwlock_clockrdlock")
-        );
-        assert!(
-            !is_replaced("pthread_mutexattr_init") && !is_replaced("mtx_lock_all") && !is_replaced("pthread_create")
-        );
-    }
+    Check::note("imports", found, remedy)
 }

@@ -62,7 +62,10 @@ pub fn measure<'a>(
     interrupt: &Interrupt,
     keep: &'a mut Keep<'a>,
 ) -> anyhow::Result<(Curve, Ending)> {
-    let file = LatencyFile::create()?;
+    let file = LatencyFile::create().map_err(|error| {
+        let remedy = "set TMPDIR to a folder that you can write to, on a disk that is not full";
+        UserError::new(format!("cannot record latencies: {error}"), remedy)
+    })?;
     let points = points(setting);
     let variants: Vec<Variant> = points.iter().map(|point| variant(setting, point, &file)).collect::<Result<_, _>>()?;
     let progress = bar(2 + u64::from(setting.runs) * variants.len() as u64);
@@ -115,7 +118,10 @@ fn variant(setting: &Setting, point: &Point, file: &LatencyFile) -> Result<Varia
     };
     let selection = Selection { lock: Some(lock.into()), rwlock: None, spin: None };
     let mut envs = selection.environment()?;
-    let stray = VARIABLES.into_iter().chain(["LOCKSWAP_STATS"]).filter(|v| !envs.iter().any(|(name, _)| name == v));
+    let stray = VARIABLES
+        .into_iter()
+        .chain(["LOCKSWAP_STATS", "LOCKSWAP_ONLY"])
+        .filter(|v| !envs.iter().any(|(name, _)| name == v));
     let stray: Vec<_> = stray.map(|name| (name.into(), None)).collect();
     envs.extend(stray);
     envs.push(file.variable());

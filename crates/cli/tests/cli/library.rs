@@ -82,3 +82,84 @@ fn the_printed_path_works_without_the_command() {
     let output = command.env("LD_PRELOAD", &path).env("LOCKSWAP_LOCK", "ticket").output().unwrap();
     assert!(output.status.success(), "not mapped: {}", text(&output.stderr));
 }
+
+/// The folder that comes after the cache folder.
+fn second(place: &Place) -> PathBuf {
+    fs::create_dir_all(place.path("run")).unwrap();
+    make_executable(&place.path("run"), 0o700);
+    place.path("run")
+}
+
+#[test]
+fn folders_above_that_others_can_change_are_refused_with_the_reason() {
+    let place = Place::new();
+    let second = second(&place);
+    fs::create_dir_all(place.path("shared/cache")).unwrap();
+    let at = |name: &str| {
+        let command = |args: &[&str]| {
+            let mut command = place.lockswap(args);
+            command.env("XDG_CACHE_HOME", place.path(name)).env("XDG_RUNTIME_DIR", &second);
+            command.output().unwrap()
+        };
+        let path = text(&command(&["preload-path"]).stdout);
+        let report: serde_json::Value = serde_json::from_slice(&command(&["doctor", "--json"]).stdout).unwrap();
+        (path, report["here"][0]["found"].as_str().unwrap().to_owned())
+    };
+    for (mode, why) in [(0o777, "mode 777"), (0o775, "mode 775"), (0o757, "mode 757")] {
+        make_executable(&place.path("shared"), mode);
+        let (path, found) = at("shared/cache");
+        assert!(path.starts_with(second.to_str().unwrap()), "{mode:o}: {path}");
+        assert!(found.contains("can be written to by others") && found.contains(why), "{found}");
+    }
+    for mode in [0o1777, 0o755, 0o700] {
+        make_executable(&place.path("shared"), mode);
+        let (path, found) = at("shared/cache");
+        assert!(path.starts_with(place.path("shared").to_str().unwrap()), "{mode:o}: {path}");
+        assert!(found.ends_with("loads"), "{found}");
+    }
+    // Only root can give a folder away.
+    if own_uid(&place) == 0 {
+        chown(place.path("shared"), Some(65534), None).unwrap();
+        let (path, found) = at("shared/cache");
+        assert!(path.starts_with(second.to_str().unwrap()), "{path}");
+        assert!(found.contains("belongs to user 65534"), "{found}");
+    }
+    // What a link leads to counts, and not where it lies.
+    let link = place.path("link");
+    symlink(place.path("shared/cache"), &link).unwrap();
+    chown(place.path("shared"), Some(own_uid(&place)), None).unwrap();
+    make_executable(&place.path("shared"), 0o777);
+    assert!(at("link").0.starts_with(second.to_str().unwrap()), "the folders above a link's target were not looked at");
+}
+
+#[test]
+fn file_systems_that_cannot_hold_the_library_are_passed_over() {
+    let place = Place::new();
+    let second = second(&place);
+    fs::create_dir_all(place.path("cache")).unwrap();
+    for (options, why) in [("noexec", "noexec"), ("size=16k", "No space left"), ("ro", "Read-only")] {
+        let mounts = format!("mount -t tmpfs -o {options} tmpfs cache");
+        let Some(mut command) = place.lockswap_with_mounts(&mounts, &["doctor", "--json"]) else { return };
+        let output = command.env("XDG_RUNTIME_DIR", &second).output().unwrap();
+        let report: serde_json::Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", text(&output.stderr)));
+        let library = &report["here"][0];
+        let found = library["found"].as_str().unwrap();
+        assert_eq!(library["status"], "note", "{found}");
+        assert!(found.starts_with(second.to_str().unwrap()) && found.contains(why), "{options}: {found}");
+    }
+}
+
+#[test]
+fn where_no_folder_is_fit_the_reasons_are_told() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("cache")).unwrap();
+    // The command itself may lie below /tmp.
+    let mounts = "exec 3< \"$1\"; shift; set -- /proc/self/fd/3 \"$@\"
+        for dir in cache /tmp /dev/shm; do mount -t tmpfs -o noexec tmpfs $dir; done";
+    let Some(mut command) = place.lockswap_with_mounts(mounts, &["run", "--", "echo", "ran"]) else { return };
+    let output = command.output().unwrap();
+    let error = text(&output.stderr);
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(125), ""), "{error}");
+    assert!(error.matches("noexec").count() == 3 && error.contains("remedy: set XDG_CACHE_HOME"), "{error}");
+}

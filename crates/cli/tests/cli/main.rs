@@ -5,7 +5,9 @@ mod compare;
 mod doctor;
 mod library;
 mod list;
+mod only;
 mod run;
+mod seccomp;
 mod sim;
 mod slo;
 mod topo;
@@ -36,10 +38,31 @@ impl Place {
         for name in ["LD_PRELOAD", "LOCKSWAP_LOCK", "LOCKSWAP_RWLOCK", "LOCKSWAP_SPIN", "LOCKSWAP_STATS", "HOME"]
             .into_iter()
             .chain(["LOCKSWAP_SLO", "LOCKSWAP_ASL_MAX_WINDOW", "LOCKSWAP_LATENCIES", "LOCKSWAP_BIG"])
+            .chain(["LOCKSWAP_ONLY", "LOCKSWAP_YIELD", "ASAN_OPTIONS", "XDG_RUNTIME_DIR"])
         {
             command.env_remove(name);
         }
         command
+    }
+
+    /// The same after `mounts`, a piece of shell, as root of a mount namespace; `None` where no user may have one.
+    fn lockswap_with_mounts(&self, mounts: &str, args: &[&str]) -> Option<Command> {
+        let possible = Command::new("unshare").args(["-rm", "true"]).stderr(Stdio::null()).status();
+        if !possible.is_ok_and(|status| status.success()) {
+            eprintln!("skipped: unshare -rm (a mount namespace of one's own) does not work here");
+            return None;
+        }
+        let own = self.lockswap(args);
+        let mut command = Command::new("unshare");
+        command.args(["-rm", "sh", "-ec", &format!("{mounts}\nexec \"$@\""), "sh"]);
+        command.arg(own.get_program()).args(own.get_args()).current_dir(self.dir.path()).stdin(Stdio::null());
+        for (name, value) in own.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        Some(command)
     }
 
     fn output(&self, args: &[&str]) -> Output {
@@ -53,6 +76,15 @@ impl Place {
         make_executable(&path, 0o755);
         path.to_str().unwrap().to_owned()
     }
+}
+
+/// Compiles a C program; linking Rust needs the same compiler.
+fn compile(place: &Place, name: &str, source: &str, options: &[&str]) -> String {
+    let (file, program) = (place.path(&format!("{name}.c")), place.path(name));
+    std::fs::write(&file, source).unwrap();
+    let output = Command::new("cc").arg(&file).arg("-o").arg(&program).args(options).output().unwrap();
+    assert!(output.status.success(), "cc (Debian package gcc): {}", text(&output.stderr));
+    program.to_str().unwrap().to_owned()
 }
 
 fn make_executable(path: &Path, mode: u32) {
@@ -123,6 +155,10 @@ fn wrong_usage_ends_with_status_two() {
         &["run", "--lock", "ticket", "--asl-fifo", "mcs", "--", "true"],
         &["run", "--lock", "ticket", "--slo", "5=50us", "--", "true"],
         &["run", "--asl-max-window", "1ms", "--", "true"],
+        &["run", "--only", "", "--", "true"],
+        &["run", "--only", "./no-such-file", "--", "true"],
+        &["compare", "--only", "sh"],
+        &["compare", "--only", "./no-such-file", "--", "true"],
         &["slo", "--from", "10us", "--to", "1ms", "--", "true"],
         &["slo", "--epoch", "5", "--from", "10us", "--to", "1ms", "--steps", "1", "--", "true"],
         &["slo", "--epoch", "5", "--from", "10us", "--to", "1ms", "--metric", "(", "--", "true"],

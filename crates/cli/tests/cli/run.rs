@@ -199,6 +199,47 @@ fn a_statistics_file_that_cannot_be_written_stops_before_the_program_starts() {
     assert!(text(&output.stderr).contains("no/such/folder"));
 }
 
+/// Places for the counters, each of which a shell can mount anything over.
+const COUNTER_FOLDERS: &str = "for dir in tmp /dev/shm; do mount -t tmpfs -o OPTIONS tmpfs $dir; done";
+
+#[test]
+fn a_program_runs_where_nothing_can_be_counted() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("tmp")).unwrap();
+    assert!(place.output(&["preload-path"]).status.success());
+    for (options, fill) in [("ro", ""), ("size=4k", "\nfor dir in tmp /dev/shm; do echo > $dir/x; done")] {
+        let mounts = COUNTER_FOLDERS.replace("OPTIONS", options) + fill;
+        let args =
+            ["run", "--lock", "mcs_spin", "--summary", "--stats-json", "s.json", "--", "sh", "-c", "echo ran; exit 7"];
+        let Some(mut command) = place.lockswap_with_mounts(&mounts, &args) else { return };
+        let output = command.env("TMPDIR", place.path("tmp")).output().unwrap();
+        let error = text(&output.stderr);
+        assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(7), "ran\n"), "{options}: {error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+        assert!(error.starts_with("lockswap: the program runs, but what is replaced cannot be counted: "), "{error}");
+        let stats: Value = serde_json::from_slice(&std::fs::read(place.path("s.json")).unwrap()).unwrap();
+        assert!(stats["schema"] == 1 && stats["not_counted"].is_string(), "{stats}");
+    }
+}
+
+#[test]
+fn a_full_folder_for_temporary_files_does_not_keep_us_from_counting() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("tmp")).unwrap();
+    assert!(place.output(&["preload-path"]).status.success());
+    let full = "mount -t tmpfs -o size=4k tmpfs tmp; echo > tmp/x";
+    let little = COUNTER_FOLDERS.replace("OPTIONS", "size=64k");
+    for (mounts, note) in [(full, false), (little.as_str(), true)] {
+        let args = ["run", "--lock", "mcs_spin", "--summary", "--", "true"];
+        let Some(mut command) = place.lockswap_with_mounts(mounts, &args) else { return };
+        let output = command.env("TMPDIR", place.path("tmp")).output().unwrap();
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{error}");
+        assert!(error.contains("on mcs_spin") && error.contains("in 1 process"), "{error}");
+        assert_eq!(error.contains("latencies of epochs cannot be recorded"), note, "{error}");
+    }
+}
+
 #[test]
 fn signals_sent_to_us_reach_the_program_once() {
     let place = Place::new();

@@ -1,12 +1,15 @@
 //! What an executable file says about itself, read without running it.
 
+mod closure;
+mod file;
+
 use std::collections::BTreeSet;
-use std::fs;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
 
 use object::elf;
-use object::read::elf::{Dyn, ElfFile, FileHeader, ProgramHeader, SectionHeader, Sym};
+use object::read::elf::{Dyn, ElfFile, FileHeader, ProgramHeader, SectionHeader, Sym, SymbolTable};
+
+pub use closure::{closure, Loaded};
+pub use file::read_program;
 
 /// The ELF facts that decide whether a preload library works on a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +18,8 @@ pub struct Image {
     pub machine: (u16, bool),
     /// The dynamic loader it asks for.
     pub interpreter: Option<String>,
+    /// Whether it is a shared library, which a program loads.
+    pub library: bool,
     /// Whether the Go toolchain linked it.
     pub go: bool,
     /// Whether a table of dynamic symbols could be read.
@@ -27,7 +32,15 @@ pub struct Image {
     pub rpath: bool,
     /// Names of the dynamic symbols that it imports.
     pub imports: BTreeSet<String>,
+    /// Names of the dynamic symbols that it exports.
+    pub exports: BTreeSet<String>,
+    /// `__asan_init` and `__tsan_init`, if a runtime that defines them is linked into it.
+    pub markers: BTreeSet<&'static str>,
 }
+
+/// Functions whose definition tells which runtime of a sanitizer is linked into a file, with the name that the runtime gives
+/// itself in its reports.
+const MARKERS: [(&str, &[u8]); 2] = [("__asan_init", b"\0AddressSanitizer\0"), ("__tsan_init", b"\0ThreadSanitizer\0")];
 
 impl Image {
     /// Reads an ELF file; `None` when `data` is none.
@@ -68,7 +81,13 @@ fn read<H: FileHeader<Endian = object::Endianness>>(data: &[u8]) -> Result<Image
     let sections = file.elf_section_table();
     let go = |name: &[u8]| matches!(name, b".go.buildinfo" | b".note.go.buildid");
     image.go = sections.iter().any(|s| sections.section_name(endian, s).is_ok_and(go));
+    let is_shared_object = header.e_type(endian) == elf::ET_DYN && image.interpreter.is_none();
     if let Some((entries, link)) = sections.dynamic(endian, data)? {
+        let is_program = |entry: &H::Dyn| {
+            let flags = entry.d_val(endian).into();
+            entry.tag32(endian) == Some(elf::DT_FLAGS_1) && flags & u64::from(elf::DF_1_PIE) != 0
+        };
+        image.library = is_shared_object && !entries.iter().any(is_program);
         let strings = sections.strings(endian, data, link)?;
         for entry in entries {
             let Some(tag) = entry.tag32(endian) else { continue };
@@ -92,114 +111,52 @@ fn read<H: FileHeader<Endian = object::Endianness>>(data: &[u8]) -> Result<Image
     let symbols = file.elf_dynamic_symbol_table();
     for symbol in symbols.iter() {
         let name = symbol.name(endian, symbols.strings())?;
-        if symbol.is_undefined(endian) && !name.is_empty() {
-            image.imports.insert(text(name));
+        let names = if symbol.is_undefined(endian) { &mut image.imports } else { &mut image.exports };
+        if !name.is_empty() {
+            names.insert(text(name));
         }
     }
+    for symbols in [symbols, file.elf_symbol_table()] {
+        image.markers.extend(markers(endian, symbols));
+    }
+    // A stripped program still exports the functions that such a runtime puts before those of the C library.
+    if image.exports.contains("pthread_create") {
+        let holds = |name: &[u8]| data.windows(name.len()).any(|window| window == name);
+        image.markers.extend(MARKERS.into_iter().filter(|(_, name)| holds(name)).map(|(marker, _)| marker));
+    }
     Ok(image)
+}
+
+fn markers<'a, H: FileHeader<Endian = object::Endianness>>(
+    endian: object::Endianness,
+    symbols: &'a SymbolTable<'_, H>,
+) -> impl Iterator<Item = &'static str> + 'a {
+    let defined = symbols.iter().filter(move |symbol| !symbol.is_undefined(endian));
+    // A name that cannot be read is none of these.
+    let names = defined.filter_map(move |symbol| symbol.name(endian, symbols.strings()).ok());
+    names.filter_map(|name| MARKERS.into_iter().map(|(marker, _)| marker).find(|marker| marker.as_bytes() == name))
 }
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// An object of a program with where it lies.
-#[derive(Clone, Debug)]
-pub struct Loaded {
-    /// Its file.
-    pub path: PathBuf,
-    /// What it says about itself.
-    pub image: Image,
-}
-
-/// The program and the libraries that the dynamic loader will bring in with it, and the names of those not found.
-pub fn closure(program: Loaded) -> (Vec<Loaded>, Vec<String>) {
-    let cache = fs::read("/etc/ld.so.cache").map(|bytes| loader_cache(&bytes)).unwrap_or_default();
-    let machine = program.image.machine;
-    let mut objects = vec![program];
-    let mut seen = BTreeSet::new();
-    let mut missing = Vec::new();
-    let mut at = 0;
-    while at < objects.len() {
-        for name in objects[at].image.needed.clone() {
-            if !seen.insert(name.clone()) {
-                continue;
-            }
-            match resolve(&name, &objects[at], &objects[0], &cache, machine) {
-                Some(found) => objects.push(found),
-                None => missing.push(name),
-            }
-        }
-        at += 1;
-    }
-    (objects, missing)
-}
-
-fn resolve(
-    name: &str,
-    asking: &Loaded,
-    program: &Loaded,
-    cache: &[(String, PathBuf)],
-    machine: (u16, bool),
-) -> Option<Loaded> {
-    let load = |path: PathBuf| {
-        let image = Image::parse(&fs::read(&path).ok()?)?.ok()?;
-        (image.machine == machine).then_some(Loaded { path, image })
-    };
-    if name.contains('/') {
-        return load(name.into());
-    }
-    let of = |object: &Loaded, rpath: bool| -> Vec<PathBuf> {
-        let origin = object.path.parent().unwrap_or(Path::new("/")).to_string_lossy().into_owned();
-        let wanted =
-            object.image.search.iter().filter(|_| object.image.rpath == rpath && !object.image.search.is_empty());
-        wanted.map(|dir| dir.replace("$ORIGIN", &origin).replace("${ORIGIN}", &origin).into()).collect()
-    };
-    let mut dirs = of(asking, true);
-    dirs.extend(of(program, true));
-    dirs.extend(std::env::var_os("LD_LIBRARY_PATH").iter().flat_map(std::env::split_paths));
-    dirs.extend(of(asking, false));
-    let usual = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"].map(PathBuf::from);
-    let from_cache = cache.iter().filter(|(cached, _)| cached == name).map(|(_, path)| path.clone());
-    let in_dirs = dirs.iter().filter(|d| d.is_absolute()).map(|d| d.join(name));
-    in_dirs.chain(from_cache).chain(usual.iter().map(|d| d.join(name))).find_map(load)
-}
-
-/// Names and paths in `/etc/ld.so.cache`, in its current format (glibc 2.2 and later).
-fn loader_cache(bytes: &[u8]) -> Vec<(String, PathBuf)> {
-    const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
-    const HEADER_BYTES: usize = 48;
-    const ENTRY_BYTES: usize = 24;
-    // An older format may come first; offsets count from the start of this one.
-    let Some(start) = bytes.windows(MAGIC.len()).position(|w| w == MAGIC) else { return Vec::new() };
-    let bytes = &bytes[start..];
-    let word = |at: usize| -> Option<usize> {
-        let word: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
-        usize::try_from(u32::from_ne_bytes(word)).ok()
-    };
-    let string = |at: usize| -> Option<&[u8]> { bytes.get(at..)?.split(|b| *b == 0).next() };
-    let entry = |index: usize| {
-        let at = HEADER_BYTES + index * ENTRY_BYTES;
-        let (name, path) = (string(word(at + 4)?)?, string(word(at + 8)?)?);
-        Some((text(name), PathBuf::from(std::ffi::OsStr::from_bytes(path))))
-    };
-    (0..word(MAGIC.len()).unwrap_or(0)).map_while(entry).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn this_test_imports_from_a_library_that_is_found() {
         let path = std::env::current_exe().unwrap();
         let image = Image::parse(&fs::read(&path).unwrap()).expect("an ELF file").unwrap();
         assert_eq!(image.machine_name(), std::env::consts::ARCH);
-        assert!(image.interpreter.is_some() && image.has_symbols && !image.go);
+        assert!(image.interpreter.is_some() && image.has_symbols && !image.go && !image.library);
         assert!(image.imports.contains("pthread_create") || image.imports.contains("memcpy"), "{:?}", image.imports);
         let (objects, missing) = closure(Loaded { path, image });
         assert!(missing.is_empty(), "{missing:?}");
-        assert!(objects.iter().any(|o| o.path.file_name().is_some_and(|n| n == "libc.so.6")));
+        let libc = objects.iter().find(|o| o.path.file_name().is_some_and(|n| n == "libc.so.6")).unwrap();
+        assert!(libc.image.exports.contains("pthread_create"));
     }
 
     #[test]
@@ -207,13 +164,5 @@ mod tests {
         assert!(Image::parse(b"#!/bin/sh\n").is_none());
         assert!(Image::parse(b"").is_none());
         assert!(Image::parse(b"\x7fELF\x02\x01\x01").is_none_or(|r| r.is_err()));
-    }
-
-    #[test]
-    fn a_broken_loader_cache_is_an_empty_one() {
-        assert!(loader_cache(b"").is_empty());
-        let mut cut = b"glibc-ld.so.cache1.1".to_vec();
-        cut.extend(1000u32.to_ne_bytes());
-        assert!(loader_cache(&cut).is_empty());
     }
 }
