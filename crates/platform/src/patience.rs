@@ -3,6 +3,9 @@
 //! A yield lets the thread run that this one waits for, if there are more threads than CPUs. Without the naps a waiter of
 //! real-time priority would keep a holder of lower priority off the CPU for ever. They must be rare: a queue hands the lock
 //! to a waiter that naps, all others wait for it, and come to nap as well. So they begin later than any queue's turn.
+//!
+//! On hardware, where thousands of threads may wait, only 32 for each CPU yield, the others nap at once, and naps become
+//! longer the more threads nap (`native/crowd.rs`).
 
 use crate::Ns;
 

@@ -70,27 +70,37 @@ impl<P: Platform, S: Stops<P>> Routed<P, S> {
         P::address(self)
     }
 
+    #[inline]
+    fn acquire_free(&self) -> bool {
+        // Relaxed: only decides whether the exchange is worth its price, which all waiters pay.
+        // ORDER(hand-off): Acquire pairs with the Release in `unlock` and `travel`.
+        self.state.load(Ordering::Relaxed) == FREE && self.state.compare_exchange(FREE, HELD, Ordering::Acquire).is_ok()
+    }
+
     #[cold]
     #[inline(never)]
     fn wait(&self) {
         let (lock, rank) = (self.address(), P::rank() as usize);
-        let mut has_stop = false;
+        let has_stop = P::spin_map(|| match self.stops.enter(lock, rank) {
+            true => Some(true),
+            false => self.acquire_free().then_some(false),
+        });
+        if !has_stop {
+            return;
+        }
+        // A wait of its own, which begins with spinning: the lock may come to this thread, and all others wait meanwhile.
         P::spin_map(|| {
-            has_stop = has_stop || self.stops.enter(lock, rank);
-            if has_stop && self.stops.take(lock, rank) {
+            if self.stops.take(lock, rank) {
                 return Some(());
             }
             // ORDER(last look): SeqCst with `enter` and with what `travel` does before it lets go.
             match self.state.load(Ordering::SeqCst) {
-                // ORDER(hand-off): Acquire pairs with the Release in `unlock` and `travel`.
-                FREE if self.state.compare_exchange(FREE, HELD, Ordering::Acquire).is_ok() => {
-                    if has_stop {
-                        self.stops.leave(lock, rank);
-                    }
+                FREE if self.acquire_free() => {
+                    self.stops.leave(lock, rank);
                     Some(())
                 }
                 // ORDER(raise): Release pairs with the Acquire in `travel`; publishes the mark at the stop.
-                HELD if has_stop => {
+                HELD => {
                     let _ = self.state.compare_exchange(HELD, CONTENDED, Ordering::Release);
                     None
                 }
@@ -145,11 +155,7 @@ unsafe impl<P: Platform, S: Stops<P>> RawLock<P> for Routed<P, S> {
 
     #[inline]
     unsafe fn lock(&self, (): &()) {
-        // Relaxed: only decides whether the exchange is worth its price, which all waiters pay.
-        // ORDER(hand-off): Acquire pairs with the Release in `unlock` and `travel`.
-        if self.state.load(Ordering::Relaxed) != FREE
-            || self.state.compare_exchange(FREE, HELD, Ordering::Acquire).is_err()
-        {
+        if !self.acquire_free() {
             self.wait();
         }
     }
@@ -171,9 +177,7 @@ unsafe impl<P: Platform, S: Stops<P>> RawLock<P> for Routed<P, S> {
 unsafe impl<P: Platform, S: Stops<P>> TryLock<P> for Routed<P, S> {
     #[inline]
     unsafe fn try_lock(&self, (): &()) -> bool {
-        // Relaxed: only decides whether the exchange is worth its price.
-        // ORDER(hand-off): Acquire pairs with the Release in `unlock` and `travel`.
-        self.state.load(Ordering::Relaxed) == FREE && self.state.compare_exchange(FREE, HELD, Ordering::Acquire).is_ok()
+        self.acquire_free()
     }
 }
 

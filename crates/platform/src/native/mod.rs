@@ -1,5 +1,6 @@
 //! The hardware: what ships.
 
+mod crowd;
 mod instant;
 mod rseq;
 mod wait;
@@ -21,9 +22,22 @@ impl Native {
         wait::has_one_cpu()
     }
 
-    /// Says whether waits may call `sched_yield`.
-    pub fn allow_yields(_: bool) {
-        wait::has_one_cpu();
+    /// Says whether waits may call `sched_yield`: true at first, and false from the first call on that fails. Where they may
+    /// not, they nap instead, and the locks make no system call but `futex`, and `clock_gettime` where the kernel offers no
+    /// way around it. Also looks up what [`Native::has_one_cpu`] says, as long as that is allowed.
+    pub fn allow_yields(allowed: bool) {
+        wait::allow_yields(allowed);
+    }
+
+    /// Whether waits call `sched_yield`.
+    pub fn yields_are_allowed() -> bool {
+        wait::yields_are_allowed()
+    }
+
+    /// Forgets the threads that wait, of which the child of a fork has none: else its own waiters would nap for as long as if
+    /// those were there.
+    pub fn enter_child() {
+        crowd::forget();
     }
 
     /// A clock for measuring short times, as cheap as the machine allows. It may run faster or slower than

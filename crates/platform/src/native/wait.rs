@@ -1,6 +1,11 @@
 //! How a native thread waits. System calls are made directly, so that a wait is never a cancellation point and never
 //! changes `errno`.
+//!
+//! A program may restrict its system calls (seccomp), and be killed for any other. The calls of a wait are therefore those
+//! of glibc's own locks: `futex`, and `clock_gettime` where the kernel offers no way around it. `sched_yield` is an
+//! exception that [`allow_yields`] takes back.
 
+use super::crowd::{self, Stage};
 use crate::patience::{LONGEST_NAP, NAP_AFTER, SHORTEST_NAP, SPIN_ROUNDS};
 use crate::{Clock, Deadline, Ns, Wake};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -12,12 +17,16 @@ const ALONE: Ns = 1_000;
 /// the end of the wait would be noticed late.
 const MOST_PAUSES: u32 = 127;
 
+/// A nap where a yield is not allowed, ns. Linux lets an ordinary thread sleep for 50 us longer than it asks.
+const INSTEAD_OF_YIELD: Ns = 10_000;
+
 /// The stages of one wait, see [`crate::patience`].
 pub struct Patience {
     rounds: u32,
     /// Pauses before the yield that comes next.
     pauses: u32,
-    /// When it first left the CPU; 0 before.
+    stage: Stage,
+    /// When it began to yield.
     since: Ns,
     nap: Ns,
 }
@@ -25,7 +34,7 @@ pub struct Patience {
 impl Patience {
     #[inline]
     pub fn new() -> Self {
-        Patience { rounds: 0, pauses: 0, since: 0, nap: SHORTEST_NAP }
+        Patience { rounds: 0, pauses: 0, stage: Stage::Spins, since: 0, nap: SHORTEST_NAP }
     }
 
     /// Waits one round, for at most about `limit` ns.
@@ -42,32 +51,61 @@ impl Patience {
     #[cold]
     fn leave_cpu(&mut self, limit: Option<Ns>) {
         let begin = now(Clock::Monotonic);
-        if self.since == 0 {
-            self.since = begin;
+        match self.stage {
+            Stage::Spins => {
+                self.stage = Stage::after_spinning();
+                self.since = begin;
+            }
+            Stage::Yields if begin - self.since >= NAP_AFTER => self.stage = Stage::napping(),
+            _ => {}
         }
-        if begin - self.since < NAP_AFTER {
+        if matches!(self.stage, Stage::Yields) {
             yield_cpu();
             let alone = now(Clock::Monotonic) - begin < ALONE;
             self.pauses = if alone { (2 * self.pauses + 1).min(MOST_PAUSES) } else { 0 };
             self.rounds = SPIN_ROUNDS - self.pauses;
         } else {
-            nap(self.nap.min(limit.unwrap_or(Ns::MAX)));
+            nap(self.nap.max(crowd::shortest_nap()).min(limit.unwrap_or(Ns::MAX)));
             self.nap = (self.nap * 2).min(LONGEST_NAP);
         }
     }
 }
 
-/// Lets another thread run on this CPU, if there is one.
+/// Whether `sched_yield` may be called. Relaxed everywhere: it protects nothing.
+static YIELDS: AtomicBool = AtomicBool::new(true);
+
+/// Says whether `sched_yield` may be called, and what else glibc's locks do not call.
+pub fn allow_yields(allowed: bool) {
+    // The last chance to ask.
+    highest_cpu();
+    YIELDS.store(allowed, Ordering::Relaxed);
+}
+
+/// Whether yields are allowed, and have not failed.
+pub fn yields_are_allowed() -> bool {
+    YIELDS.load(Ordering::Relaxed)
+}
+
+/// Lets another thread run on this CPU, if there is one. Where yields are not allowed, that takes 60 us at least.
 pub fn yield_cpu() {
-    // SAFETY: takes no argument, cannot fail.
-    let _ = unsafe { syscall!(Sysno::sched_yield) };
+    if yields_are_allowed() {
+        // SAFETY: takes no argument. It fails only where a filter makes it.
+        if unsafe { syscall!(Sysno::sched_yield) }.is_ok() {
+            return;
+        }
+        YIELDS.store(false, Ordering::Relaxed);
+    }
+    nap(INSTEAD_OF_YIELD.max(crowd::shortest_instead_of_yield()));
 }
 
 /// Leaves the CPU for about `ns` ns.
 pub fn nap(ns: Ns) {
+    let nobody_wakes = AtomicU32::new(0);
+    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     let time = timespec(ns);
-    // SAFETY: `time` is a valid timespec; being woken early by a signal is fine.
-    let _ = unsafe { syscall!(Sysno::nanosleep, &time as *const libc::timespec, 0) };
+    // SAFETY: the word and the time-out, which is relative, live through the call; being woken early, by a signal or by a
+    // late wake-up for what lay there before, is fine.
+    let _ = unsafe { syscall!(Sysno::futex, nobody_wakes.as_ptr(), operation, 0, &time as *const libc::timespec) };
 }
 
 fn timespec(ns: Ns) -> libc::timespec {
@@ -88,13 +126,20 @@ pub fn now(clock: Clock) -> Ns {
 
 /// What the affinity of the thread that asked first says, plus one; 0 before.
 static HIGHEST_CPU: AtomicU32 = AtomicU32::new(0);
-static HAS_ONE_CPU: AtomicBool = AtomicBool::new(false);
+/// How many CPUs it names; 0 where it could not be read.
+static CPUS: AtomicU32 = AtomicU32::new(0);
 
 /// Whether the process may use only one CPU: looked up once, from the affinity of the thread that asks first.
 pub fn has_one_cpu() -> bool {
     highest_cpu();
     // Relaxed, here and below: threads that look it up at once find the same answer.
-    HAS_ONE_CPU.load(Ordering::Relaxed)
+    CPUS.load(Ordering::Relaxed) == 1
+}
+
+/// How many CPUs the process may use, at least 1: looked up once, as above.
+pub fn cpus() -> u32 {
+    highest_cpu();
+    CPUS.load(Ordering::Relaxed).max(1)
 }
 
 /// The highest number of a CPU that the process may use: looked up once, as above.
@@ -114,7 +159,7 @@ fn look_up_cpus() -> u32 {
     let _ = unsafe { syscall!(Sysno::sched_getaffinity, 0, bytes, mask.as_mut_ptr()) };
     let cpus: u32 = mask.iter().map(|word| word.count_ones()).sum();
     let highest = mask.iter().rposition(|word| *word != 0).map_or(0, |word| word as u32 * 64 + mask[word].ilog2());
-    HAS_ONE_CPU.store(cpus == 1, Ordering::Relaxed);
+    CPUS.store(cpus, Ordering::Relaxed);
     HIGHEST_CPU.store(highest + 1, Ordering::Relaxed);
     highest
 }
