@@ -28,6 +28,7 @@ mod selection;
 mod setting;
 mod sim;
 mod slo;
+mod stats;
 mod terminal;
 mod topo;
 mod torture;

@@ -1,16 +1,13 @@
 //! `lockswap run`
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, ExitCode, ExitStatus};
 use std::time::Duration;
 
-use lockswap_locks::counters::{Counter, COUNT, FILE_BYTES};
 use lockswap_study::export::OutputFile;
-use lockswap_study::model::signal_name;
 use lockswap_study::runner::{is_ignored, Program};
 use rustix::process::{kill_process, Pid, Signal};
 use serde::Serialize;
@@ -22,9 +19,9 @@ use signal_hook::low_level::siginfo::Cause;
 use crate::asl::{slo, slo_variable, AslArgs, Slo};
 use crate::counting::Counting;
 use crate::error::{UserError, USAGE};
-use crate::latencies::{self, Figures, Latencies};
 use crate::only::OnlyArgs;
 use crate::selection::{Selection, VARIABLES};
+use crate::stats::Stats;
 use crate::watch::Watch;
 
 /// Runs a program on the locks of your choice.
@@ -87,9 +84,6 @@ pub struct RunArgs {
 
 /// Status when lockswap itself fails, as with `env` and `timeout`.
 const OWN_FAILURE: u8 = 125;
-
-/// Epochs that a summary shows.
-const MOST_EPOCHS: usize = 20;
 
 /// Signals passed on to the program.
 const FORWARDED: [i32; 6] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGINT, SIGQUIT];
@@ -248,139 +242,4 @@ fn end_as(status: ExitStatus) -> anyhow::Result<ExitCode> {
     // A signal whose default is not to kill cannot have killed the program; the shell's way of saying it is left.
     std::thread::sleep(Duration::from_millis(10));
     Ok(ExitCode::from(128u8.wrapping_add(signal as u8)))
-}
-
-#[derive(Serialize)]
-struct Stats {
-    schema: u32,
-    lock: String,
-    #[serde(skip)]
-    rwlock: String,
-    #[serde(skip)]
-    spin: String,
-    replaced: Replaced,
-    passed_through: PassedThrough,
-    threads_seen: u64,
-    processes: u64,
-    epochs: Vec<Figures>,
-    epochs_misused: Misused,
-    #[serde(skip)]
-    plain: bool,
-}
-
-#[derive(Serialize)]
-struct Misused {
-    ends_without_start: u64,
-    starts_without_end: u64,
-    ignored: u64,
-    not_recorded: u64,
-}
-
-#[derive(Serialize)]
-struct Replaced {
-    mutex: u64,
-    cond: u64,
-    rwlock: u64,
-    spin: u64,
-}
-
-#[derive(Serialize)]
-struct PassedThrough {
-    robust: u64,
-    pi: u64,
-    protect: u64,
-    pshared: u64,
-}
-
-impl Stats {
-    fn read(selection: &Selection, file: &File, latencies: &Latencies) -> io::Result<Self> {
-        let mut bytes = [0; FILE_BYTES];
-        std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, 0)?;
-        let mut counters = [0; COUNT];
-        for (counter, word) in counters.iter_mut().zip(bytes.chunks_exact(8)) {
-            *counter = word.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
-        }
-        let of = |counter: Counter| counters[counter as usize];
-        let [lock, rwlock, spin] = selection.ids();
-        Ok(Self {
-            schema: 1,
-            lock,
-            rwlock,
-            spin,
-            replaced: Replaced {
-                mutex: of(Counter::Mutex),
-                cond: of(Counter::Cond),
-                rwlock: of(Counter::RwLock),
-                spin: of(Counter::Spin),
-            },
-            passed_through: PassedThrough {
-                robust: of(Counter::Robust),
-                pi: of(Counter::Pi),
-                protect: of(Counter::Protect),
-                pshared: of(Counter::Pshared),
-            },
-            threads_seen: of(Counter::Threads),
-            processes: of(Counter::Processes),
-            epochs: latencies.epochs.iter().map(Figures::of).collect(),
-            epochs_misused: Misused {
-                ends_without_start: of(Counter::EpochsNotStarted),
-                starts_without_end: of(Counter::EpochsNotEnded),
-                ignored: of(Counter::EpochsIgnored),
-                not_recorded: latencies.unrecorded,
-            },
-            plain: selection.is_plain(),
-        })
-    }
-
-    fn words(&self, status: &ExitStatus) -> String {
-        let end = match (status.code(), status.signal()) {
-            (Some(code), _) => format!("exit status {code}"),
-            (None, signal) => format!("killed by {}", signal_name(signal.unwrap_or_default())),
-        };
-        let mut text = format!("lockswap: {end}\n");
-        if self.plain {
-            return text + "  not preloaded: nothing was replaced or counted\n";
-        }
-        if self.processes == 0 {
-            return text
-                + "  the preload library was not loaded: nothing was replaced or counted\n\
-                  \x20 remedy: 'lockswap doctor PROGRAM' says why\n";
-        }
-        let Replaced { mutex, cond, rwlock, spin } = self.replaced;
-        let PassedThrough { robust, pi, protect, pshared } = self.passed_through;
-        text += &format!("  replaced        {} on {}, ", count(mutex, "mutex", "mutexes"), self.lock);
-        text += &format!("{}, ", count(cond, "condition variable", "condition variables"));
-        text += &format!("{} on {}, ", count(rwlock, "rwlock", "rwlocks"), self.rwlock);
-        text += &format!("{} on {}\n", count(spin, "spinlock", "spinlocks"), self.spin);
-        text += "  passed through  ";
-        let reasons = [
-            (robust, "robust"),
-            (pi, "priority-inheriting"),
-            (protect, "priority-protected"),
-            (pshared, "process-shared"),
-        ];
-        let some: Vec<String> = reasons.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} {why}")).collect();
-        text += &if some.is_empty() { "nothing".into() } else { some.join(", ") };
-        let threads = count(self.threads_seen, "thread", "threads");
-        text += &format!("\n  seen            {threads} in {}\n", count(self.processes, "process", "processes"));
-        for line in latencies::lines(&self.epochs, MOST_EPOCHS) {
-            text += &format!("  epoch           {line}\n");
-        }
-        let Misused { ends_without_start, starts_without_end, ignored, not_recorded } = self.epochs_misused;
-        let misuses = [
-            (ends_without_start, "ended without a start"),
-            (starts_without_end, "started without an end"),
-            (ignored, "ignored (too many ids, or an impossible percentile)"),
-            (not_recorded, "not recorded (too many ids)"),
-        ];
-        let some: Vec<String> = misuses.iter().filter(|(n, _)| *n > 0).map(|(n, how)| format!("{n} {how}")).collect();
-        if !some.is_empty() {
-            text += &format!("  misused epochs  {}\n", some.join(", "));
-        }
-        text
-    }
-}
-
-fn count(n: u64, one: &str, many: &str) -> String {
-    format!("{n} {}", if n == 1 { one } else { many })
 }

@@ -217,6 +217,7 @@ unsafe extern "C" fn enter_child() {
     // SAFETY: the child has one thread.
     unsafe {
         generation::enter_child();
+        Native::enter_child();
         outside::enter_child();
     }
 }

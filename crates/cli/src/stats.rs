@@ -1,0 +1,272 @@
+//! What the preload library counted in a run of a program: for `--summary` and `--stats-json`.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use lockswap_locks::counters::{
+    call, Called, Counter, Plain, Why, CALLS, CHILDREN, CHILD_WORDS, FILE_BYTES, SHARD_WORDS,
+};
+use lockswap_study::model::signal_name;
+use serde::Serialize;
+
+use crate::latencies::{self, Figures, Latencies};
+use crate::selection::Selection;
+
+/// Epochs that a summary shows.
+const MOST_EPOCHS: usize = 20;
+
+/// What the library counted, over all processes of the program.
+#[derive(Serialize)]
+pub struct Stats {
+    schema: u32,
+    lock: String,
+    #[serde(skip)]
+    rwlock: String,
+    #[serde(skip)]
+    spin: String,
+    replaced: Replaced,
+    passed_through: PassedThrough,
+    calls: Calls,
+    plain_children: Vec<Child>,
+    more_plain_children: u64,
+    threads_seen: u64,
+    processes: u64,
+    processes_left_alone: u64,
+    epochs: Vec<Figures>,
+    epochs_misused: Misused,
+    #[serde(skip)]
+    plain: bool,
+}
+
+#[derive(Serialize)]
+struct Misused {
+    ends_without_start: u64,
+    starts_without_end: u64,
+    ignored: u64,
+    not_recorded: u64,
+}
+
+#[derive(Serialize)]
+struct Replaced {
+    mutex: u64,
+    cond: u64,
+    rwlock: u64,
+    spin: u64,
+}
+
+#[derive(Serialize)]
+struct PassedThrough {
+    robust: u64,
+    pi: u64,
+    protect: u64,
+    pshared: u64,
+}
+
+/// Calls of each role by who answered them: acquisitions, and for condition variables waits, signals and broadcasts.
+#[derive(Serialize)]
+struct Calls {
+    mutex: Answers,
+    cond: Answers,
+    rwlock: Answers,
+    spin: Answers,
+}
+
+/// Calls that lockswap answered, and those that went on to glibc by the reason.
+#[derive(Serialize)]
+struct Answers {
+    ours: u64,
+    robust: u64,
+    pi: u64,
+    protect: u64,
+    pshared: u64,
+    chosen: u64,
+}
+
+impl Answers {
+    fn read(words: &[u64], called: Called) -> Self {
+        let shards = words[CALLS..CHILDREN].chunks_exact(SHARD_WORDS);
+        let of = |why| shards.clone().map(|shard| shard[call(called, why)]).sum();
+        Self {
+            ours: of(Why::Ours),
+            robust: of(Why::Robust),
+            pi: of(Why::Pi),
+            protect: of(Why::Protect),
+            pshared: of(Why::Pshared),
+            chosen: of(Why::Chosen),
+        }
+    }
+
+    /// In words; nothing if there were no calls.
+    fn words(&self, role: &str) -> Option<String> {
+        let Self { ours, robust, pi, protect, pshared, chosen } = *self;
+        let passed = [
+            (robust, "robust"),
+            (pi, "priority-inheriting"),
+            (protect, "priority-protected"),
+            (pshared, "process-shared"),
+            (chosen, "as chosen"),
+        ];
+        let total = ours + passed.iter().map(|(n, _)| n).sum::<u64>();
+        let passed: Vec<String> =
+            passed.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} glibc's ({why})")).collect();
+        (total > 0).then(|| format!("{role} {}", [vec![format!("{ours} ours")], passed].concat().join(", ")))
+    }
+}
+
+/// A program that was started without the library, because it cannot load it.
+#[derive(Serialize)]
+struct Child {
+    path: String,
+    why: &'static str,
+}
+
+impl Child {
+    /// The child in this record, if there is one.
+    fn read(record: &[u64]) -> Option<Self> {
+        let (plain, path) = record.split_first()?;
+        let index = usize::try_from(plain.checked_sub(1)?).ok()?;
+        let bytes: Vec<u8> = path.iter().flat_map(|word| word.to_le_bytes()).take_while(|byte| *byte != 0).collect();
+        let why = match Plain::ALL.get(index)? {
+            Plain::Static => "statically linked",
+            Plain::OtherLibrary => "its C library is not glibc",
+            Plain::OldGlibc => "its glibc is older than 2.34",
+            Plain::OtherMachine => "for another kind of CPU",
+        };
+        Some(Self { path: String::from_utf8_lossy(&bytes).into_owned(), why })
+    }
+}
+
+impl Stats {
+    /// Reads what was counted in `file` in a run on the locks of `selection`.
+    pub fn read(selection: &Selection, file: &File, latencies: &Latencies) -> io::Result<Self> {
+        let mut bytes = [0; FILE_BYTES];
+        std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, 0)?;
+        let words: Vec<u64> = bytes
+            .chunks_exact(8)
+            .map(|word| word.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
+            .collect();
+        let of = |counter: Counter| words[counter as usize];
+        let answers = |called| Answers::read(&words, called);
+        let [lock, rwlock, spin] = selection.ids();
+        Ok(Self {
+            schema: 1,
+            lock,
+            rwlock,
+            spin,
+            replaced: Replaced {
+                mutex: of(Counter::Mutex),
+                cond: of(Counter::Cond),
+                rwlock: of(Counter::RwLock),
+                spin: of(Counter::Spin),
+            },
+            passed_through: PassedThrough {
+                robust: of(Counter::Robust),
+                pi: of(Counter::Pi),
+                protect: of(Counter::Protect),
+                pshared: of(Counter::Pshared),
+            },
+            calls: Calls {
+                mutex: answers(Called::Mutex),
+                cond: answers(Called::Cond),
+                rwlock: answers(Called::RwLock),
+                spin: answers(Called::Spin),
+            },
+            plain_children: words[CHILDREN..].chunks_exact(CHILD_WORDS).filter_map(Child::read).collect(),
+            more_plain_children: of(Counter::Children),
+            threads_seen: of(Counter::Threads),
+            processes: of(Counter::Processes),
+            processes_left_alone: of(Counter::Aside),
+            epochs: latencies.epochs.iter().map(Figures::of).collect(),
+            epochs_misused: Misused {
+                ends_without_start: of(Counter::EpochsNotStarted),
+                starts_without_end: of(Counter::EpochsNotEnded),
+                ignored: of(Counter::EpochsIgnored),
+                not_recorded: latencies.unrecorded,
+            },
+            plain: selection.is_plain(),
+        })
+    }
+
+    /// The summary for people, with how the program ended.
+    pub fn words(&self, status: &ExitStatus) -> String {
+        let end = match (status.code(), status.signal()) {
+            (Some(code), _) => format!("exit status {code}"),
+            (None, signal) => format!("killed by {}", signal_name(signal.unwrap_or_default())),
+        };
+        let mut text = format!("lockswap: {end}\n");
+        if self.plain {
+            return text + "  not preloaded: nothing was replaced or counted\n";
+        }
+        if self.processes == 0 {
+            text += match self.processes_left_alone {
+                0 => {
+                    "  the preload library was not loaded: nothing was replaced or counted\n\
+                     \x20 remedy: 'lockswap doctor PROGRAM' says why\n"
+                }
+                _ => "  the program was left alone: nothing was replaced or counted\n",
+            };
+            return text + &self.children();
+        }
+        let Replaced { mutex, cond, rwlock, spin } = self.replaced;
+        let PassedThrough { robust, pi, protect, pshared } = self.passed_through;
+        text += &format!("  replaced        {} on {}, ", count(mutex, "mutex", "mutexes"), self.lock);
+        text += &format!("{}, ", count(cond, "condition variable", "condition variables"));
+        text += &format!("{} on {}, ", count(rwlock, "rwlock", "rwlocks"), self.rwlock);
+        text += &format!("{} on {}\n", count(spin, "spinlock", "spinlocks"), self.spin);
+        text += "  passed through  ";
+        let reasons = [
+            (robust, "robust"),
+            (pi, "priority-inheriting"),
+            (protect, "priority-protected"),
+            (pshared, "process-shared"),
+        ];
+        let some: Vec<String> = reasons.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} {why}")).collect();
+        text += &if some.is_empty() { "nothing".into() } else { some.join(", ") };
+        let calls = [
+            self.calls.mutex.words("mutex"),
+            self.calls.cond.words("condition variable"),
+            self.calls.rwlock.words("rwlock"),
+            self.calls.spin.words("spinlock"),
+        ];
+        let calls: Vec<String> = calls.into_iter().flatten().collect();
+        text += &format!("\n  calls           {}", if calls.is_empty() { "none".into() } else { calls.join("; ") });
+        let threads = count(self.threads_seen, "thread", "threads");
+        text += &format!("\n  seen            {threads} in {}", count(self.processes, "process", "processes"));
+        if self.processes_left_alone > 0 {
+            text += &format!("; {} more left alone", self.processes_left_alone);
+        }
+        text += "\n";
+        text += &self.children();
+        for line in latencies::lines(&self.epochs, MOST_EPOCHS) {
+            text += &format!("  epoch           {line}\n");
+        }
+        let Misused { ends_without_start, starts_without_end, ignored, not_recorded } = self.epochs_misused;
+        let misuses = [
+            (ends_without_start, "ended without a start"),
+            (starts_without_end, "started without an end"),
+            (ignored, "ignored (too many ids, or an impossible percentile)"),
+            (not_recorded, "not recorded (too many ids)"),
+        ];
+        let some: Vec<String> = misuses.iter().filter(|(n, _)| *n > 0).map(|(n, how)| format!("{n} {how}")).collect();
+        if !some.is_empty() {
+            text += &format!("  misused epochs  {}\n", some.join(", "));
+        }
+        text
+    }
+
+    /// The programs that were started plainly, a line each.
+    fn children(&self) -> String {
+        let mut lines: Vec<String> =
+            self.plain_children.iter().map(|child| format!("{} ({})", child.path.escape_debug(), child.why)).collect();
+        if self.more_plain_children > 0 {
+            lines.push(format!("{} more", self.more_plain_children));
+        }
+        lines.iter().map(|line| format!("  ran plainly     {line}\n")).collect()
+    }
+}
+
+fn count(n: u64, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}
