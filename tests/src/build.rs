@@ -38,8 +38,8 @@ fn run(command: &mut Command) {
 /// The `lockswap` command: the one that `LOCKSWAP_BIN` names, else built from this workspace with the profile of this
 /// test program.
 ///
-/// `cargo test` has built it already, for the test program `cli`. That is also how it is brought up to date here:
-/// `cargo build` would compile it and all that it needs once more, since only there `panic = "abort"` applies.
+/// `cargo test` has built it already, for the test program `cli`. That is also how it is brought up to date here: `cargo
+/// build -p lockswap-cli` would turn on other features of what it depends on, and so compile that once more.
 pub fn lockswap() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {

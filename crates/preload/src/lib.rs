@@ -31,6 +31,9 @@ mod spin;
 mod stored;
 mod tls;
 
+#[cfg(panic = "unwind")]
+compile_error!("without `std` nothing can unwind: build this library with `--profile preload`");
+
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     boot::die(format_args!("internal error, please report: {info}"))
