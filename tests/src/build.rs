@@ -6,11 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+/// The directory of the profile that this test program was built with: TARGET/release.
+fn profile_dir() -> PathBuf {
+    let program = std::env::current_exe().expect("this program has a path");
+    // TARGET/release/deps/PROGRAM
+    program.ancestors().nth(2).expect("cargo puts test programs three levels deep").to_path_buf()
+}
+
 /// The target directory that this test program was built into.
 fn target_dir() -> PathBuf {
-    let program = std::env::current_exe().expect("this program has a path");
-    // TARGET/debug/deps/PROGRAM
-    program.ancestors().nth(3).expect("cargo puts test programs three levels deep").to_path_buf()
+    profile_dir().parent().expect("profiles lie in the target directory").to_path_buf()
 }
 
 fn workspace() -> &'static Path {
@@ -30,7 +35,11 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The `lockswap` command: the one that `LOCKSWAP_BIN` names, else built from this workspace.
+/// The `lockswap` command: the one that `LOCKSWAP_BIN` names, else built from this workspace with the profile of this
+/// test program.
+///
+/// `cargo test` has built it already, for the test program `cli`. That is also how it is brought up to date here: `cargo
+/// build -p lockswap-cli` would turn on other features of what it depends on, and so compile that once more.
 pub fn lockswap() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
@@ -39,12 +48,17 @@ pub fn lockswap() -> &'static Path {
         }
         alone(|| {
             let cargo = std::env::var_os("CARGO").unwrap_or_else(|| env!("CARGO").into());
+            let directory = profile_dir();
+            let profile = match directory.file_name().and_then(|name| name.to_str()) {
+                Some("debug") | None => "dev",
+                Some(name) => name,
+            };
             run(Command::new(cargo)
-                .args(["build", "-p", "lockswap-cli", "--target-dir"])
+                .args(["test", "--locked", "--no-run", "--test", "cli", "--profile", profile, "--target-dir"])
                 .arg(target_dir())
                 .current_dir(workspace()));
         });
-        target_dir().join("debug/lockswap")
+        profile_dir().join("lockswap")
     })
 }
 
@@ -64,9 +78,9 @@ fn sources(extension: &str) -> Vec<PathBuf> {
     found
 }
 
-fn compile(compiler: &str, output: &str, flags: &[&str], sources: &[PathBuf], also: &[PathBuf]) -> PathBuf {
+fn compile(compiler: &str, output: &str, flags: &[&str], sources: &[PathBuf], also: &[PathBuf]) -> Option<PathBuf> {
     let compiler = std::env::var(compiler.to_uppercase()).unwrap_or_else(|_| compiler.replace("cxx", "c++"));
-    crate::need(&compiler, "g++");
+    crate::need(&compiler, "g++")?;
     let directory = target_dir().join("drivers");
     fs::create_dir_all(&directory).expect("make the drivers' directory");
     let path = directory.join(output);
@@ -79,28 +93,24 @@ fn compile(compiler: &str, output: &str, flags: &[&str], sources: &[PathBuf], al
                 .args(sources));
         }
     });
-    path
+    Some(path)
 }
 
-/// The program in `tests/programs/NAME.c`.
-pub fn program(name: &str) -> PathBuf {
+/// The program in `tests/programs/NAME.c`; `None` without a compiler, as with [`need`](crate::need).
+pub fn program(name: &str) -> Option<PathBuf> {
     compile("cc", name, &[], &[workspace().join("tests/programs").join(name).with_extension("c")], &[])
 }
 
-/// The C driver, with the library that it loads beside it.
-pub fn driver() -> &'static Path {
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        let (plugin, own): (Vec<_>, Vec<_>) = sources("c").into_iter().partition(|path| path.ends_with("plugin.c"));
-        compile("cc", "driver-plugin.so", &["-shared", "-fPIC"], &plugin, &[]);
-        compile("cc", "driver", &[], &own, &sources("h"))
-    })
+/// The C driver, with the library that it loads beside it; `None` as with [`program`].
+pub fn driver() -> Option<PathBuf> {
+    let (plugin, own): (Vec<_>, Vec<_>) = sources("c").into_iter().partition(|path| path.ends_with("plugin.c"));
+    compile("cc", "driver-plugin.so", &["-shared", "-fPIC"], &plugin, &[])?;
+    compile("cc", "driver", &[], &own, &sources("h"))
 }
 
-/// The C++ driver.
-pub fn driver_cpp() -> &'static Path {
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| compile("cxx", "driver-cpp", &["-std=c++17"], &sources("cpp"), &[]))
+/// The C++ driver; `None` as with [`program`].
+pub fn driver_cpp() -> Option<PathBuf> {
+    compile("cxx", "driver-cpp", &["-std=c++17"], &sources("cpp"), &[])
 }
 
 /// A new directory for one run of a program, removed when the value is dropped.

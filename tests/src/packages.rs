@@ -1,5 +1,7 @@
-//! Debian packages that the tests need.
+//! Debian packages that the tests need: where one is missing the test is skipped. With `LOCKSWAP_TESTS_MUST_RUN=1`
+//! missing packages are installed, by root.
 
+use crate::skip::{must_run, skip};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -35,25 +37,29 @@ fn install(package: &str) -> Result<(), String> {
     apt_get(&["install", "-y", "-q", "--no-install-recommends", "-o", wait, package])
 }
 
-fn find_or_install(what: &str, package: &str, find: impl Fn() -> Option<PathBuf>) -> PathBuf {
+fn find_or_install(package: &str, find: impl Fn() -> Option<PathBuf>) -> Option<PathBuf> {
     if let Some(path) = find() {
-        return path;
+        return Some(path);
     }
-    let reason = install(package).err();
-    find().unwrap_or_else(|| {
-        let reason = reason.unwrap_or_else(|| "the package does not contain it".to_string());
-        panic!("{what} is missing, and with it this test: apt-get install {package} ({reason})")
-    })
+    let installed = if must_run() { install(package) } else { Ok(()) };
+    let found = find();
+    if found.is_none() {
+        let why = installed.err().map_or(String::new(), |error| format!("; {error}"));
+        skip(&format!("{package} (apt-get install {package}{why})"));
+    }
+    found
 }
 
-/// The program's path; installs the Debian package when it is missing, and fails the test naming it when that fails.
-pub fn need(program: &str, package: &str) -> PathBuf {
-    find_or_install(program, package, || search_path(program))
+/// The program's path, or `None` where the test is skipped, which has been said then.
+#[must_use = "without the program the test ends: `let Some(path) = need(..) else { return };`"]
+pub fn need(program: &str, package: &str) -> Option<PathBuf> {
+    find_or_install(package, || search_path(program))
 }
 
-/// The path of a shared library from a Debian package.
-pub fn library(name: &str, package: &str) -> PathBuf {
-    find_or_install(name, package, || {
+/// The path of a shared library from a Debian package, as with [`need`].
+#[must_use = "without the library the test ends: `let Some(path) = library(..) else { return };`"]
+pub fn library(name: &str, package: &str) -> Option<PathBuf> {
+    find_or_install(package, || {
         let directories = std::fs::read_dir("/usr/lib").ok()?;
         let mut all: Vec<PathBuf> = directories.flatten().map(|entry| entry.path()).collect();
         all.push(Path::new("/usr/lib").to_path_buf());

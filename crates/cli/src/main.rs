@@ -83,7 +83,17 @@ enum Command {
     TortureHere(hidden::TortureArgs),
 }
 
+/// Ends the process at once when a thread panics: the others might wait for it for ever.
+fn abort_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
+}
+
 fn main() -> ExitCode {
+    abort_on_panic();
     let result = match Args::parse().command {
         Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::run(args),

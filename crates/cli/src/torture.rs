@@ -4,7 +4,6 @@ use crate::error::{UserError, USAGE};
 use crate::selection::{known, Selection, PLAIN, VARIABLES};
 use crate::{hidden, terminal};
 use anyhow::Context;
-use lockswap_locks::info::Family;
 use lockswap_locks::registry::{self, Role};
 use lockswap_study::export::OutputFile;
 use lockswap_study::machine::Machine;
@@ -63,14 +62,15 @@ while others wait, and fork. Some processes call exit() while threads hold and
 await locks. Checked: that locks exclude (unprotected data must add up), every
 error code, that nothing times out early, that nobody writes to a destroyed
 mutex, and that no lock stays unused while somebody waits for it. `pthread`,
-glibc's own lock, is there to test the test.
+glibc's own lock, is there to test the test. Where it or the mutexes that only
+forward to it fail a check, that is reported as glibc's failure.
 
 A failure ends the lock's process and is printed with the command that repeats
 it: the same seed gives each thread the same choices, though not the same
 timing.
 
-Exit status: 0; 1 if a lock failed or a file cannot be written; 2 for wrong
-usage; 130 after Ctrl-C.
+Exit status: 0; 1 if a lock other than glibc's failed, a process crashed, or a
+file cannot be written; 2 for wrong usage; 130 after Ctrl-C.
 
 Examples:
   lockswap torture
@@ -109,10 +109,23 @@ struct LockResult {
     failure: Option<Failure>,
 }
 
+impl LockResult {
+    /// Whether anything but a lock of glibc's failed.
+    fn failed(&self) -> bool {
+        self.failure.as_ref().is_some_and(|failure| !failure.glibcs)
+    }
+
+    fn glibc_failed(&self) -> bool {
+        self.failure.as_ref().is_some_and(|failure| failure.glibcs)
+    }
+}
+
 #[derive(Serialize)]
 struct Failure {
     message: String,
     replay: String,
+    /// A check failed on a lock of glibc's: neither ours nor, as with a crash, perhaps of this test.
+    glibcs: bool,
 }
 
 #[derive(Serialize)]
@@ -164,8 +177,7 @@ pub fn run(args: TortureArgs) -> anyhow::Result<ExitCode> {
         let _ = writeln!(io::stderr(), "interrupted: {} of {} locks were tested", results.len(), subjects.len());
         return Ok(ExitCode::from(128u8.wrapping_add(signal as u8)));
     }
-    let failed = results.iter().any(|result| result.failure.is_some());
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if results.iter().any(LockResult::failed) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn some_seed() -> u64 {
@@ -202,17 +214,12 @@ fn subjects(args: &TortureArgs) -> Result<Vec<(Role, &'static str)>, UserError> 
     Ok(subjects)
 }
 
-/// Whether it is glibc's own mutex that stands behind `id`.
-fn is_glibc_mutex(role: Role, id: &str) -> bool {
-    role == Role::Mutex && registry::find(role, id).is_some_and(|entry| entry.info.family == Family::Native)
-}
-
-/// The locks of a process whose lock of one role is under test; glibc's own mutexes stand beside glibc's own others.
+/// The locks of a process whose lock of one role is under test. Glibc's own stand beside glibc's own only, so that what
+/// fails there is glibc's.
 fn selection(role: Role, id: &str) -> Selection {
-    let glibc = is_glibc_mutex(role, id);
     let of = |other: Role| match other {
         _ if other == role => Some(id.to_owned()),
-        _ if glibc => Some(PLAIN.to_owned()),
+        _ if registry::is_glibcs(id) => Some(PLAIN.to_owned()),
         _ => Some(other.default_id().to_owned()),
     };
     Selection { lock: of(Role::Mutex), rwlock: of(Role::RwLock), spin: of(Role::Spin) }
@@ -242,7 +249,7 @@ fn torture(
         ("--patience", args.patience.to_string()),
     ];
     words.extend(options.into_iter().flat_map(|(option, value)| [OsString::from(option), value.into()]));
-    words.extend(is_glibc_mutex(role, id).then(|| "--glibc".into()));
+    words.extend(registry::is_glibcs(id).then(|| "--glibc".into()));
     words.extend((!selection.is_plain()).then(|| "--preloaded".into()));
 
     // Its own watching thread ends it long before, with a better message.
@@ -259,9 +266,10 @@ fn torture(
         Exit::Code { code } if *code == FAILED => Err(message(&said)),
         exit => Err(format!("{}\n{}", exit.words(), said.trim()).trim().to_owned()),
     };
+    let glibcs = registry::is_glibcs(id) && matches!(run.exit, Exit::Code { code: FAILED });
     let (counts, failure) = match outcome {
         Ok(counts) => (Some(counts), None),
-        Err(message) => (None, Some(Failure { message, replay: replay(role, id, args, seed) })),
+        Err(message) => (None, Some(Failure { message, replay: replay(role, id, args, seed), glibcs })),
     };
     Ok(Some(LockResult { role: role.name(), id, counts, failure }))
 }
@@ -302,7 +310,12 @@ fn render(results: &[LockResult], machine: &Machine, args: &TortureArgs, seed: u
             ],
             None => [const { "-" }; 5].map(str::to_owned),
         });
-        row.push(if result.failure.is_some() { "FAILED" } else { "ok" }.to_owned());
+        let verdict = match &result.failure {
+            None => "ok",
+            Some(_) if result.glibc_failed() => "glibc failed",
+            Some(_) => "FAILED",
+        };
+        row.push(verdict.to_owned());
         table.add_row(row);
     }
     let mut text = terminal::lines(&table);
@@ -312,15 +325,21 @@ fn render(results: &[LockResult], machine: &Machine, args: &TortureArgs, seed: u
         args.seconds,
         list(&args.threads)
     );
-    for result in results {
-        if let Some(Failure { message, replay }) = &result.failure {
-            text += &format!("\n{} ({}) failed: {message}\n  repeat: {replay}\n", result.id, result.role);
+    for LockResult { role, id, failure, .. } in results {
+        if let Some(Failure { message, replay, glibcs }) = failure {
+            let what = match glibcs {
+                true => format!("glibc's own lock failed: {id} ({role}):"),
+                false => format!("{id} ({role}) failed:"),
+            };
+            text += &format!("\n{what} {message}\n  repeat: {replay}\n");
         }
     }
-    let failed = results.iter().filter(|result| result.failure.is_some()).count();
-    text + &match failed {
-        0 if results.len() == 1 => "the lock passed\n".to_owned(),
-        0 => format!("{} locks passed\n", results.len()),
+    let failed = results.iter().filter(|result| result.failed()).count();
+    let glibcs = results.iter().filter(|result| result.glibc_failed()).count();
+    text + &match (failed, glibcs) {
+        (0, 0) if results.len() == 1 => "the lock passed\n".to_owned(),
+        (0, 0) => format!("{} locks passed\n", results.len()),
+        (0, _) => format!("\npassed: {}; failed of glibc's own: {glibcs}\n", results.len() - glibcs),
         _ => format!("\nFAILED: {failed} of {}\n", results.len()),
     }
 }
@@ -362,9 +381,10 @@ mod tests {
             [lock, rwlock, spin].map(|id| id.unwrap())
         };
         assert_eq!(of(Role::Mutex, "cna"), ["cna", "rw-futex", "ttas"]);
-        assert_eq!(of(Role::RwLock, PLAIN), ["futex", PLAIN, "ttas"]);
         assert_eq!(of(Role::Mutex, INTERPOSED), [INTERPOSED, PLAIN, PLAIN]);
-        assert!(selection(Role::Mutex, PLAIN).is_plain());
+        for role in [Role::Mutex, Role::RwLock, Role::Spin] {
+            assert!(selection(role, PLAIN).is_plain());
+        }
     }
 
     #[test]
@@ -372,10 +392,25 @@ mod tests {
         let args = parse(&["--lock", "cna", "--threads", "3,5", "--seconds", "2"]);
         let replay = replay(Role::Mutex, "cna", &args, 17);
         assert!(replay.ends_with("lockswap torture --lock cna --seed 17 --seconds 2 --threads 3,5"), "{replay}");
-        let failure = Some(Failure { message: message("x\ntorture: one\n  more\ntorture: two\n"), replay });
+        let message = message("x\ntorture: one\n  more\ntorture: two\n");
+        let failure = Some(Failure { message, replay, glibcs: false });
         let results = [LockResult { role: "mutex", id: "cna", counts: None, failure }];
         let text = render(&results, &Machine::here(), &args, 17);
         assert!(text.contains("cna (mutex) failed: one\n  more\n  repeat: "), "{text}");
         assert!(text.contains("FAILED: 1 of 1\n") && !text.contains("two"), "{text}");
+    }
+
+    #[test]
+    fn a_failure_of_glibcs_is_called_so() {
+        let args = parse(&["--rwlock", PLAIN]);
+        let failure = Failure { message: "hangs".to_owned(), replay: "again".to_owned(), glibcs: true };
+        let results = [
+            LockResult { role: "rwlock", id: PLAIN, counts: None, failure: Some(failure) },
+            LockResult { role: "rwlock", id: "rw-futex", counts: None, failure: None },
+        ];
+        assert!(results[0].glibc_failed() && !results.iter().any(LockResult::failed));
+        let text = render(&results, &Machine::here(), &args, 17);
+        assert!(text.contains("glibc's own lock failed: pthread (rwlock): hangs\n  repeat: again\n"), "{text}");
+        assert!(text.contains("passed: 1; failed of glibc's own: 1\n") && !text.contains("FAILED"), "{text}");
     }
 }

@@ -426,7 +426,11 @@ fn declared_kinds_and_routes_are_followed() {
     let allowed = rustix::thread::sched_getaffinity(None).unwrap();
     let allowed: Vec<_> = (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
     let [first, second, ..] = allowed[..] else {
-        println!("not checked: needs two CPUs");
+        // Not by a macro, whose output is kept back when the test passes.
+        let _ = std::io::Write::write_all(
+            &mut std::io::stderr(),
+            b"skipped: declared_kinds_and_routes_are_followed: needs two CPUs\n",
+        );
         return;
     };
     let _alone = alone();

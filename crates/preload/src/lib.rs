@@ -44,6 +44,9 @@ mod threads;
 mod tls;
 mod versions;
 
+#[cfg(panic = "unwind")]
+compile_error!("without `std` nothing can unwind: build this library with `--profile preload`");
+
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     message::die(format_args!("internal error, please report: {info}"))

@@ -36,6 +36,7 @@ fn wrong_content_is_replaced_before_use() {
     fs::write(&path, bad).unwrap();
     assert!(place.output(&["run", "--", "true"]).status.success());
     assert!(fs::read(&path).unwrap() == good, "a changed library was left in place");
+    make_executable(&path, 0o700);
     fs::write(&path, b"short").unwrap();
     assert_eq!(unpacked(&place), path);
     assert!(fs::read(&path).unwrap() == good);

@@ -33,7 +33,9 @@ impl Place {
 
     /// `lockswap` with these arguments, untouched by the environment of the test.
     fn lockswap(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_lockswap"));
+        // `nohup` leaves SIGHUP ignored in all that it starts, and a shell's `&` may leave SIGINT so.
+        let mut command = Command::new("env");
+        command.args(["--default-signal", env!("CARGO_BIN_EXE_lockswap")]);
         command.args(args).current_dir(self.dir.path()).env("XDG_CACHE_HOME", self.path("cache")).stdin(Stdio::null());
         for name in ["LD_PRELOAD", "LOCKSWAP_LOCK", "LOCKSWAP_RWLOCK", "LOCKSWAP_SPIN", "LOCKSWAP_STATS", "HOME"]
             .into_iter()

@@ -276,10 +276,9 @@ fn a_signal_that_kills_the_program_ends_us_alike() {
 fn ignored_signals_stay_ignored_in_the_program() {
     let place = Place::new();
     for way in WAYS {
-        let own = place.lockswap(&in_shell(way, "kill -HUP $$; exit 4"));
-        let args: Vec<_> = own.get_args().collect();
         let mut nohup = std::process::Command::new("sh");
-        nohup.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(own.get_program()).args(args);
+        nohup.args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_lockswap")]);
+        nohup.args(in_shell(way, "kill -HUP $$; exit 4"));
         nohup.env("XDG_CACHE_HOME", place.path("cache")).process_group(0);
         assert_eq!(nohup.stderr(Stdio::null()).status().unwrap().code(), Some(4), "{way:?}");
     }
