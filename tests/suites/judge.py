@@ -7,8 +7,8 @@ from pathlib import Path
 from runner import say
 
 RULE = (
-    "a test that passes without lockswap and fails on a lock is repeated, alone, until two of at most three runs agree, "
-    "and likewise without lockswap; failed twice on the lock and not so without it: a regression"
+    "a test that passes without lockswap and fails on a lock is repeated, alone, until two of at most three runs "
+    "agree, and likewise without lockswap; failed twice on the lock and not so without it: a regression"
 )
 KNOWN = Path(__file__).parent / "known-differences"
 # A majority of three runs.

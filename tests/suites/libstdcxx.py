@@ -9,7 +9,7 @@ import platform
 import re
 import subprocess
 
-from packages import need_installed, only, unpacked
+from packages import built, need_installed, only, unpacked
 from runner import Test, compile_all, say
 
 VERSION = "12"
@@ -27,7 +27,7 @@ def standard_of(options):
 
 
 def is_met(target, standard):
-    """Whether this machine and standard are the target, such as `c++14`, `c++11_only || c++14_only` or `*-*-linux*`."""
+    """Whether standard and machine are of the target, such as `c++14`, `c++11_only || c++14_only` or `*-*-linux*`."""
     words = target.replace("{", " ").replace("}", " ").replace("||", " ").split()
     for word in words:
         plain = re.fullmatch(r"c\+\+(\w+?)(_only)?", word)
@@ -63,7 +63,6 @@ def options_of(source):
 
 
 def build_tests(testsuite, build, jobs):
-    build.mkdir()
     common = [f"g++-{VERSION}", "-O1", "-w", f"-I{testsuite / 'util'}"]
     hooks = build / "testsuite_hooks.o"
     subprocess.run([*common, "-c", testsuite / "util/testsuite_hooks.cc", "-o", hooks], check=True)
@@ -78,19 +77,20 @@ def build_tests(testsuite, build, jobs):
     failed = compile_all(jobs, commands)
     (build / "not-built").write_text("".join(f"{name}:\n{text}\n" for name, text in sorted(failed.items())))
     (build / "tests").write_text("\n".join(sorted(set(commands) - set(failed))))
-    say(f"libstdc++: built {len(commands) - len(failed)} of {len(commands)} tests; {build}/not-built says why the others "
-        f"do not: {' '.join(sorted(failed))}")
+    say(f"libstdc++: built {len(commands) - len(failed)} of {len(commands)} tests; why not, says {build}/not-built: "
+        f"{' '.join(sorted(failed))}")
 
 
 def prepare(folder, jobs):
     need_installed(f"g++-{VERSION}", "xz-utils")
 
-    def unpack_and_build(files):
+    def unpack(files):
         archive = only(f"usr/src/gcc-{VERSION}/gcc-*.tar.xz", files)
         subprocess.run(["tar", "-xf", archive, "-C", files, "--wildcards", "*/libstdc++-v3/testsuite/util/*",
                         "*/libstdc++-v3/testsuite/30_threads/*"], check=True)
         archive.unlink()
-        build_tests(only("gcc-*/", files) / "libstdc++-v3/testsuite", files / "build", jobs)
 
-    build = unpacked(folder, [f"gcc-{VERSION}-source"], unpack_and_build) / "build"
+    files = unpacked(folder, [f"gcc-{VERSION}-source"], unpack)
+    build, testsuite = files / "build", only("gcc-*/", files) / "libstdc++-v3/testsuite"
+    built(build, __file__, lambda: build_tests(testsuite, build, jobs))
     return [Test(name, [build / name], build, LIMIT_S) for name in (build / "tests").read_text().split()]

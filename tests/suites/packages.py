@@ -3,6 +3,7 @@
 Sources are downloaded and unpacked without being installed: they would pull in, or upgrade, much of the machine.
 """
 
+import hashlib
 import os
 import re
 import shutil
@@ -60,7 +61,7 @@ def candidate(package):
 
 
 def unpacked(folder, packages, then):
-    """The folder `files` in `folder`, which holds the contents of these packages and what `then(files)` did to them.
+    """The folder `files` in `folder`, with the contents of these packages and of what `then(files)` unpacked there.
 
     What an earlier run left is taken if its packages have the same versions, or if apt knows of none.
     """
@@ -87,6 +88,18 @@ def unpacked(folder, packages, then):
     then(files)
     stamp.write_text(wanted)
     return files
+
+
+def built(folder, recipe, build):
+    """Has build() fill the folder, unless it was filled by the same recipe, the source file that does this."""
+    digest = hashlib.sha256(Path(recipe).read_bytes()).hexdigest()
+    stamp = folder / "recipe"
+    if stamp.exists() and stamp.read_text() == digest:
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    build()
+    stamp.write_text(digest)
 
 
 def only(pattern, folder: Path):

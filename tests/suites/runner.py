@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -74,7 +73,7 @@ class Runner:
         if lock is not None:
             command = [str(self.lockswap), "run", "--lock", lock, "--", *command]
         # To a file: a process that a failed test leaves behind would keep a pipe open.
-        with tempfile.TemporaryFile() as output, tempfile.TemporaryDirectory(prefix="suites") as temporary:
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
             environment = {**os.environ, "TMPDIR": temporary, "LC_ALL": "C", **test.environment}
             start = time.monotonic()
             process = subprocess.Popen(
