@@ -140,5 +140,6 @@ def judge(suite, tests, locks, runner, everything):
             say(f"FAIL {suite} {name} stands in {KNOWN.name}, but does not pass without lockswap; remove it there")
             total.failed += 1
     for lock in locks:
+        runner.check_loaded(lock)
         total += judge_lock(suite, passing, lock, plain, known, runner)
     return total

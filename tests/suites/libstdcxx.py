@@ -62,6 +62,10 @@ def options_of(source):
     return options if is_run else None
 
 
+def program(build, name):
+    return build / name.replace("/", ":")
+
+
 def build_tests(testsuite, build, jobs):
     common = [f"g++-{VERSION}", "-O1", "-w", f"-I{testsuite / 'util'}"]
     hooks = build / "testsuite_hooks.o"
@@ -71,9 +75,7 @@ def build_tests(testsuite, build, jobs):
         options = options_of(file.read_text(encoding="utf-8", errors="replace"))
         if options is not None:
             name = str(file.relative_to(testsuite / "30_threads").with_suffix(""))
-            program = build / name
-            program.parent.mkdir(parents=True, exist_ok=True)
-            commands[name] = [*common, *options, file, hooks, "-pthread", "-o", program]
+            commands[name] = [*common, *options, file, hooks, "-pthread", "-o", program(build, name)]
     failed = compile_all(jobs, commands)
     (build / "not-built").write_text("".join(f"{name}:\n{text}\n" for name, text in sorted(failed.items())))
     (build / "tests").write_text("\n".join(sorted(set(commands) - set(failed))))
@@ -93,4 +95,4 @@ def prepare(folder, jobs):
     files = unpacked(folder, [f"gcc-{VERSION}-source"], unpack)
     build, testsuite = files / "build", only("gcc-*/", files) / "libstdc++-v3/testsuite"
     built(build, __file__, lambda: build_tests(testsuite, build, jobs))
-    return [Test(name, [build / name], build, LIMIT_S) for name in (build / "tests").read_text().split()]
+    return [Test(name, [program(build, name)], build, LIMIT_S) for name in (build / "tests").read_text().split()]

@@ -53,11 +53,17 @@ def need_installed(*packages):
         raise Missing(f"{wish}: {error}")
 
 
-def candidate(package):
-    """The version that apt would download, or None."""
-    policy = subprocess.run(["apt-cache", "policy", package], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"Candidate: (\S+)", policy)
-    return found.group(1) if found and found.group(1) != "(none)" else None
+def candidates(packages):
+    """The version of each package that apt would download, or None."""
+    def version(package):
+        policy = subprocess.run(["apt-cache", "policy", package], capture_output=True, text=True, check=False).stdout
+        found = re.search(r"Candidate: (\S+)", policy)
+        return found.group(1) if found and found.group(1) != "(none)" else None
+    return {package: version(package) for package in packages}
+
+
+def described(versions):
+    return "".join(f"{package}={version}\n" for package, version in versions.items())
 
 
 def unpacked(folder, packages, then):
@@ -66,25 +72,31 @@ def unpacked(folder, packages, then):
     What an earlier run left is taken if its packages have the same versions, or if apt knows of none.
     """
     files, stamp = folder / "files", folder / "versions"
-    versions = [candidate(package) for package in packages]
-    if None in versions and os.geteuid() == 0 and not stamp.exists():
-        apt("update")
-        versions = [candidate(package) for package in packages]
-    wanted = "".join(f"{package}={version}\n" for package, version in zip(packages, versions))
-    if stamp.exists() and (None in versions or stamp.read_text() == wanted):
+    versions = candidates(packages)
+    if stamp.exists() and (None in versions.values() or stamp.read_text() == described(versions)):
         return files
-    if None in versions:
-        raise Missing("apt knows no package " + packages[versions.index(None)] + " (apt-get update, as root)")
+    if os.geteuid() == 0:
+        # The archive keeps no versions older than its newest lists name.
+        apt("update")
+        versions = candidates(packages)
+    for package, version in versions.items():
+        if version is None:
+            raise Missing(f"apt knows no package {package} (as root: apt-get update)")
+    wanted = described(versions)
 
     say("downloading " + " ".join(wanted.split()))
-    shutil.rmtree(folder)
-    files.mkdir(parents=True)
-    error = apt("download", *wanted.split(), cwd=folder)
+    download = folder / "download"
+    shutil.rmtree(download, ignore_errors=True)
+    download.mkdir()
+    error = apt("download", *wanted.split(), cwd=download)
     if error:
         raise Missing(f"apt-get download {' '.join(packages)}: {error}")
-    for archive in folder.glob("*.deb"):
+    stamp.unlink(missing_ok=True)
+    shutil.rmtree(files, ignore_errors=True)
+    files.mkdir()
+    for archive in download.glob("*.deb"):
         subprocess.run(["dpkg", "-x", archive, files], check=True)
-        archive.unlink()
+    shutil.rmtree(download)
     then(files)
     stamp.write_text(wanted)
     return files

@@ -67,6 +67,13 @@ class Runner:
         self.lockswap = lockswap
         self.jobs = jobs
 
+    def check_loaded(self, lock):
+        """Without the preload library every test would pass on glibc's own locks."""
+        command = [self.lockswap, "run", "--lock", lock, "--", "cat", "/proc/self/maps"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0 or "liblockswap" not in done.stdout:
+            raise SystemExit(f"suites: error: {' '.join(map(str, command))} does not show the library: {done.stderr}")
+
     def run(self, test, lock):
         """Runs a test on a lock; with the lock None, without lockswap."""
         command = list(map(str, test.command))
