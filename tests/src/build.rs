@@ -103,6 +103,26 @@ pub fn driver_cpp() -> &'static Path {
     PATH.get_or_init(|| compile("cxx", "driver-cpp", &["-std=c++17"], &sources("cpp"), &[]))
 }
 
+/// The directory `NAME` under the target directory, filled by `make` if an earlier run has not done so.
+pub fn cached(name: &str, make: impl FnOnce(&Path) -> Result<(), String>) -> Result<PathBuf, String> {
+    let path = target_dir().join(name);
+    alone(|| {
+        if path.exists() {
+            return Ok(());
+        }
+        // Renamed when it is complete, so that what a broken run leaves is not taken for it.
+        let unfinished = path.with_extension("unfinished");
+        let describe = |error: std::io::Error| format!("{}: {error}", unfinished.display());
+        if unfinished.exists() {
+            fs::remove_dir_all(&unfinished).map_err(describe)?;
+        }
+        fs::create_dir_all(&unfinished).map_err(describe)?;
+        make(&unfinished)?;
+        fs::rename(&unfinished, &path).map_err(describe)
+    })?;
+    Ok(path)
+}
+
 /// A new directory for one run of a program, removed when the value is dropped.
 pub fn scratch_dir() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("lockswap-e2e-").tempdir().expect("make a temporary directory")

@@ -73,11 +73,6 @@ fn expect(stats: &serde_json::Value, group: &str, name: &str, good: impl Fn(u64)
     }
 }
 
-/// Whether the preload library leaves all objects to glibc.
-fn glibcs(variant: &Variant) -> bool {
-    ["interposed-pthread", "pthreadadapt"].contains(&variant.lock.as_str())
-}
-
 fn interception(variant: &Variant) -> Result<(), String> {
     let stats = statistics(variant, &["--here", "known_numbers"])?;
     if stats["schema"] != 1 || stats["lock"] != variant.lock.as_str() {
@@ -86,7 +81,7 @@ fn interception(variant: &Variant) -> Result<(), String> {
     if stats["threads_seen"] != 2 {
         return Err(format!("the constructor's thread is missing in {stats}"));
     }
-    if glibcs(variant) {
+    if variant.forwards() {
         return Ok(()); // forwards everything, and counts nothing
     }
     // A shared spinlock counts as replaced: it works across processes, for it keeps glibc's encoding.
@@ -107,7 +102,7 @@ fn statistics_prove_interception() {
 
 #[test]
 fn statistics_count_children() {
-    let variant = variants(Which::Representatives).iter().find(|variant| !glibcs(variant)).expect("some lock");
+    let variant = variants(Which::Representatives).iter().find(|variant| !variant.forwards()).expect("some lock");
     let stats = statistics(variant, &["known_numbers", "known_numbers"]).unwrap_or_else(|error| panic!("{error}"));
     expect(&stats, "passed_through", "robust", |n| n == 6).unwrap_or_else(|error| panic!("{error}"));
     expect(&stats, "replaced", "mutex", |n| n >= 14).unwrap_or_else(|error| panic!("{error}"));
