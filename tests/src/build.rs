@@ -123,6 +123,18 @@ pub fn cached(name: &str, make: impl FnOnce(&Path) -> Result<(), String>) -> Res
     Ok(path)
 }
 
+/// What a test needs, or nothing, after one line that says what is missing. With `LOCKSWAP_TESTS_MUST_RUN` that is a failure.
+pub fn or_skip<T>(what: &str, needed: Result<T, String>) -> Option<T> {
+    match needed {
+        Ok(needed) => Some(needed),
+        Err(error) if std::env::var_os("LOCKSWAP_TESTS_MUST_RUN").is_some() => panic!("{what} is missing: {error}"),
+        Err(error) => {
+            println!("skipped, for want of {what}: {}", error.replace('\n', " | "));
+            None
+        }
+    }
+}
+
 /// A new directory for one run of a program, removed when the value is dropped.
 pub fn scratch_dir() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("lockswap-e2e-").tempdir().expect("make a temporary directory")

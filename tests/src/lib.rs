@@ -8,7 +8,7 @@ mod packages;
 mod process;
 mod server;
 
-pub use build::{cached, driver, driver_cpp, lockswap, program, scratch_dir};
+pub use build::{cached, driver, driver_cpp, lockswap, or_skip, program, scratch_dir};
 pub use locks::{compare, compare_on, each_lock, ids, variants, Program, Variant, Which};
 pub use memcache::{free_port, load_memcached};
 pub use packages::{library, need};
