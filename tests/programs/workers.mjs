@@ -84,7 +84,8 @@ async function pool(directory) {
 
 if (isMainThread) {
     const shared = new Int32Array(new SharedArrayBuffer(16));
-    const workers = Array.from({ length: WORKERS }, () => new Worker(new URL(import.meta.url), { workerData: shared.buffer }));
+    const self = new URL(import.meta.url);
+    const workers = Array.from({ length: WORKERS }, () => new Worker(self, { workerData: shared.buffer }));
     const [sums, hash] = await Promise.all([
         Promise.all(workers.map((worker) => messages(worker, 300))),
         pool(mkdtempSync(`${process.argv[2]}/`)),

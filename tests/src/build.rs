@@ -123,7 +123,8 @@ pub fn cached(name: &str, make: impl FnOnce(&Path) -> Result<(), String>) -> Res
     Ok(path)
 }
 
-/// What a test needs, or nothing, after one line that says what is missing. With `LOCKSWAP_TESTS_MUST_RUN` that is a failure.
+/// What a test needs, or nothing, after one line that says what is missing. With `LOCKSWAP_TESTS_MUST_RUN` that is a
+/// failure.
 pub fn or_skip<T>(what: &str, needed: Result<T, String>) -> Option<T> {
     match needed {
         Ok(needed) => Some(needed),

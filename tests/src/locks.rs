@@ -94,7 +94,7 @@ const REPRESENTATIVES: [&str; 20] = [
 /// Locks that look at NUMA nodes: they run on a simulated machine with two nodes, too.
 const NUMA: [&str; 6] = ["cna", "shfllock", "c-", "hmcs", "ahmcs", "hbo"];
 
-/// The locks that tests of servers run on, where each run takes many seconds: one that sleeps, one whose waiters all spin,
+/// The locks that tests of servers run on, where each run takes many seconds: one that sleeps, one whose waiters spin,
 /// one that looks at NUMA nodes, a blocking one that does, and glibc's behind ours.
 const FEW: [&str; 5] = ["interposed-pthread", "futex", "mcs_spin", "cna", "shfllock-b"];
 

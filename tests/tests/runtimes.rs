@@ -1,5 +1,5 @@
-//! Java's and Node's virtual machines on a few locks, compared with their plain run. Each proves by its statistics that the
-//! lock was used.
+//! Java's and Node's virtual machines on a few locks, compared with their plain run. Each run proves by its statistics
+//! that the lock was used.
 
 use lockswap_e2e::{cached, compare_on, need, or_skip, run_with_timeout, scratch_dir, Outcome, Program, Which};
 use std::collections::hash_map::DefaultHasher;
@@ -38,8 +38,8 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// The sources of a module of this JDK, from the Debian package that has them, unpacked without installing it: that would
-/// bring the graphical half of the JDK.
+/// The sources of a module of this JDK, from the Debian package that has them, unpacked without installing it: that
+/// would bring the graphical half of the JDK.
 fn module_sources(name: &str) -> Result<PathBuf, String> {
     let version = run(Command::new(need("javac", "openjdk-17-jdk-headless")).arg("-version"))?.stdout;
     let major = version.trim().trim_start_matches("javac ").split('.').next().unwrap_or_default().to_string();

@@ -1,4 +1,5 @@
-//! Servers under load on a few locks, compared with their plain run. Each proves by its statistics that the lock was used.
+//! Servers under load on a few locks, compared with their plain run. Each run proves by its statistics that the lock was
+//! used.
 
 use lockswap_e2e::{
     compare_on, free_port, load_memcached, need, run_with_timeout, scratch_dir, Server, Variant, Which,
@@ -181,7 +182,7 @@ impl MariaDb {
         // Small files: each lock gets a copy of them.
         let arguments = format!(
             "--no-defaults --user=root --skip-networking --datadir={own}/data --socket={own}/socket \
-             --pid-file={own}/pid --innodb-log-file-size=8M --innodb-buffer-pool-size=32M --thread-handling=one-thread-per-connection"
+             --pid-file={own}/pid --innodb-log-file-size=8M --innodb-buffer-pool-size=32M"
         );
         let mut server = Server::start(variant, &self.server, &words(&arguments), directory);
         // It listens when it has recovered.
