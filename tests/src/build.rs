@@ -1,6 +1,7 @@
 //! Builds what the tests run: the `lockswap` command and the drivers. Each once per test process, and one test process
 //! at a time.
 
+use crate::skip::skip;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -111,6 +112,31 @@ pub fn driver() -> Option<PathBuf> {
 /// The C++ driver; `None` as with [`program`].
 pub fn driver_cpp() -> Option<PathBuf> {
     compile("cxx", "driver-cpp", &["-std=c++17"], &sources("cpp"), &[])
+}
+
+/// The directory `NAME` under the target directory, filled by `make` if an earlier run has not done so.
+pub fn cached(name: &str, make: impl FnOnce(&Path) -> Result<(), String>) -> Result<PathBuf, String> {
+    let path = target_dir().join(name);
+    alone(|| {
+        if path.exists() {
+            return Ok(());
+        }
+        // Renamed when it is complete, so that what a broken run leaves is not taken for it.
+        let unfinished = path.with_extension("unfinished");
+        let describe = |error: std::io::Error| format!("{}: {error}", unfinished.display());
+        if unfinished.exists() {
+            fs::remove_dir_all(&unfinished).map_err(describe)?;
+        }
+        fs::create_dir_all(&unfinished).map_err(describe)?;
+        make(&unfinished)?;
+        fs::rename(&unfinished, &path).map_err(describe)
+    })?;
+    Ok(path)
+}
+
+/// What a test needs, or `None` where it is skipped, which has been said then.
+pub fn or_skip<T>(what: &str, needed: Result<T, String>) -> Option<T> {
+    needed.map_err(|error| skip(&format!("{what} ({})", error.replace('\n', " | ")))).ok()
 }
 
 /// A new directory for one run of a program, removed when the value is dropped.

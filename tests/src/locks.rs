@@ -2,6 +2,7 @@
 
 use crate::{lockswap, run_with_timeout, Outcome};
 use std::fmt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,6 +27,23 @@ impl fmt::Display for Variant {
 }
 
 impl Variant {
+    /// Whether the preload library leaves all objects to glibc. It then counts none.
+    pub fn forwards(&self) -> bool {
+        ["interposed-pthread", "pthreadadapt"].contains(&self.lock.as_str())
+    }
+
+    /// Whether a file of `lockswap run --stats-json` proves that the program ran on this lock: without that a test would
+    /// pass on glibc's own.
+    pub fn proven_by(&self, statistics: &Path) -> Result<(), String> {
+        let text = fs::read_to_string(statistics).map_err(|error| format!("no statistics: {error}"))?;
+        let json: serde_json::Value = serde_json::from_str(&text).map_err(|error| format!("{error} in {text}"))?;
+        let counted = if self.forwards() { &json["threads_seen"] } else { &json["replaced"]["mutex"] };
+        if json["lock"] == self.lock.as_str() && counted.as_u64().is_some_and(|number| number > 0) {
+            return Ok(());
+        }
+        Err(format!("the program did not run on {self}: {text}"))
+    }
+
     /// `lockswap run` with this lock, `options`, and the program.
     pub fn command(&self, options: &[&str], program: &Path, arguments: &[String]) -> Command {
         let mut command = Command::new(lockswap());
@@ -76,39 +94,52 @@ const REPRESENTATIVES: [&str; 20] = [
 /// Locks that look at NUMA nodes: they run on a simulated machine with two nodes, too.
 const NUMA: [&str; 6] = ["cna", "shfllock", "c-", "hmcs", "ahmcs", "hbo"];
 
-/// Which locks a test runs on. `LOCKSWAP_TEST_LOCKS=a,b` narrows both down to those that it names, `all` makes both all.
+/// The locks that tests of servers run on, where each run takes many seconds: one that sleeps, one whose waiters spin,
+/// one that looks at NUMA nodes, a blocking one that does, and glibc's behind ours.
+const FEW: [&str; 5] = ["interposed-pthread", "futex", "mcs_spin", "cna", "shfllock-b"];
+
+/// Which locks a test runs on. `LOCKSWAP_TEST_LOCKS=a,b` narrows them down to those that it
+/// names, `all` makes all of them all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// Every mutex lock that is preloaded.
     All,
     /// One of each kind.
     Representatives,
+    /// As few as make sense, the NUMA ones on the simulated machine only.
+    Few,
 }
 
 /// The locks, and the NUMA ones once more on a simulated machine.
 pub fn variants(which: Which) -> &'static [Variant] {
     static ALL: OnceLock<Vec<Variant>> = OnceLock::new();
     static REPRESENTING: OnceLock<Vec<Variant>> = OnceLock::new();
+    static FEW_FOUND: OnceLock<Vec<Variant>> = OnceLock::new();
     let wanted = std::env::var("LOCKSWAP_TEST_LOCKS").ok();
     let find = || {
         let mut ids = ids("mutex");
-        let missing = REPRESENTATIVES.iter().find(|id| !ids.iter().any(|found| found == *id));
+        let missing = REPRESENTATIVES.iter().chain(&FEW).find(|id| !ids.iter().any(|found| found == *id));
         assert!(missing.is_none(), "lockswap list lacks {missing:?}: {ids:?}");
         ids.retain(|id| id != "pthread");
         match &wanted {
             Some(all) if all == "all" => {}
             Some(list) => ids.retain(|id| list.split(',').any(|want| want == id)),
             None if which == Which::All => {}
+            None if which == Which::Few => ids.retain(|id| FEW.contains(&id.as_str())),
             None => ids.retain(|id| REPRESENTATIVES.contains(&id.as_str())),
         }
         let numa = |id: &&String| NUMA.iter().any(|name| id.starts_with(name));
         let simulated: Vec<Variant> =
             ids.iter().filter(numa).map(|id| Variant { lock: id.clone(), topology: Some("2x1") }).collect();
+        if which == Which::Few {
+            ids.retain(|id| !numa(&id));
+        }
         ids.into_iter().map(|lock| Variant { lock, topology: None }).chain(simulated).collect()
     };
     match which {
         Which::All => ALL.get_or_init(find),
         Which::Representatives => REPRESENTING.get_or_init(find),
+        Which::Few => FEW_FOUND.get_or_init(find),
     }
 }
 
@@ -192,6 +223,17 @@ impl Program {
         let command = variant.command(&[], &self.program, &self.arguments_in(directory.path()));
         self.finish(command, directory.path())
     }
+
+    /// Runs it on a lock, which its statistics must prove.
+    pub fn proven_on(&self, variant: &Variant) -> Result<String, String> {
+        let (directory, own) = (crate::scratch_dir(), crate::scratch_dir());
+        let statistics = own.path().join("stats.json");
+        let options = ["--stats-json", statistics.to_str().expect("temporary directories have plain names")];
+        let command = variant.command(&options, &self.program, &self.arguments_in(directory.path()));
+        let result = self.finish(command, directory.path())?;
+        variant.proven_by(&statistics)?;
+        Ok(result)
+    }
 }
 
 fn shorten(text: &str) -> String {
@@ -202,14 +244,21 @@ fn shorten(text: &str) -> String {
     format!("{head}... ({} bytes)", text.len())
 }
 
-/// Runs the program without lockswap and on locks of every kind; the results must be the same.
-pub fn compare(program: &Program) {
-    let expected = program.plain().unwrap_or_else(|error| panic!("{} without lockswap: {error}", program.name));
-    each_lock(program.name, Which::Representatives, 1, |variant| {
-        let got = program.on(variant)?;
+/// Runs `body` without lockswap and then on locks, one at a time; the results must be the same.
+pub fn compare_on(what: &str, which: Which, body: impl Fn(Option<&Variant>) -> Result<String, String> + Sync) {
+    let expected = body(None).unwrap_or_else(|error| panic!("{what} without lockswap: {error}"));
+    each_lock(what, which, 1, |variant| {
+        let got = body(Some(variant))?;
         if got == expected {
             return Ok(());
         }
         Err(format!("result differs from the plain run; expected\n{}\ngot\n{}", shorten(&expected), shorten(&got)))
+    });
+}
+
+/// Runs the program without lockswap and on locks of every kind; the results must be the same.
+pub fn compare(program: &Program) {
+    compare_on(program.name, Which::Representatives, |variant| {
+        variant.map_or_else(|| program.plain(), |variant| program.on(variant))
     });
 }

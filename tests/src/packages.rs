@@ -69,7 +69,8 @@ pub fn library(name: &str, package: &str) -> Option<PathBuf> {
     })
 }
 
-/// A file from a Debian package that is no program, by its path.
-pub fn file(path: &Path, package: &str) -> PathBuf {
-    find_or_install(&path.to_string_lossy(), package, || path.is_file().then(|| path.to_owned()))
+/// A file from a Debian package that is no program, by its path, as with [`need`].
+#[must_use = "without the file the test ends: `let Some(path) = file(..) else { return };`"]
+pub fn file(path: &Path, package: &str) -> Option<PathBuf> {
+    find_or_install(package, || path.is_file().then(|| path.to_owned()))
 }

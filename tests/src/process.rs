@@ -59,14 +59,14 @@ fn collect(mut stream: impl Read + Send + 'static) -> mpsc::Receiver<String> {
     receive
 }
 
-fn kill_group(child: &Child, signal: Signal) {
+pub(crate) fn kill_group(child: &Child, signal: Signal) {
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         // The group may be gone already.
         let _ = kill_process_group(group, signal);
     }
 }
 
-fn wait_until(child: &mut Child, end: Instant) -> Option<ExitStatus> {
+pub(crate) fn wait_until(child: &mut Child, end: Instant) -> Option<ExitStatus> {
     let mut pause = Duration::from_micros(500);
     loop {
         if let Some(status) = child.try_wait().expect("wait for the program") {

@@ -71,11 +71,6 @@ fn expect(stats: &serde_json::Value, group: &str, name: &str, good: impl Fn(u64)
     }
 }
 
-/// Whether the preload library leaves all objects to glibc.
-fn glibcs(variant: &Variant) -> bool {
-    ["interposed-pthread", "pthreadadapt"].contains(&variant.lock.as_str())
-}
-
 fn interception(driver: &Path, variant: &Variant) -> Result<(), String> {
     let stats = statistics(driver, variant, &["--here", "known_numbers"])?;
     if stats["schema"] != 1 || stats["lock"] != variant.lock.as_str() {
@@ -84,7 +79,7 @@ fn interception(driver: &Path, variant: &Variant) -> Result<(), String> {
     if stats["threads_seen"] != 2 {
         return Err(format!("the constructor's thread is missing in {stats}"));
     }
-    if glibcs(variant) {
+    if variant.forwards() {
         return Ok(()); // forwards everything, and counts nothing
     }
     // A shared spinlock counts as replaced: it works across processes, for it keeps glibc's encoding.
@@ -107,7 +102,7 @@ fn statistics_prove_interception() {
 #[test]
 fn statistics_count_children() {
     let Some(driver) = driver() else { return };
-    let variant = variants(Which::Representatives).iter().find(|variant| !glibcs(variant)).expect("some lock");
+    let variant = variants(Which::Representatives).iter().find(|variant| !variant.forwards()).expect("some lock");
     let stats =
         statistics(&driver, variant, &["known_numbers", "known_numbers"]).unwrap_or_else(|error| panic!("{error}"));
     expect(&stats, "passed_through", "robust", |n| n == 6).unwrap_or_else(|error| panic!("{error}"));
@@ -126,4 +121,34 @@ fn roles_are_chosen_apart() {
         let outcome = run_with_timeout(&mut variant.command(&options, &driver, &sub_tests), LIMIT);
         verdict(&outcome).unwrap_or_else(|error| panic!("{variant} {options:?}: {error}"));
     }
+}
+
+/// The shell and its other children pass everything through, and hand the choice on to the driver.
+#[test]
+fn the_locks_are_kept_to_one_executable() {
+    let directory = scratch_dir();
+    let file = directory.path().join("stats.json");
+    let script = "\"$0\" --here known_numbers && sh -c true && true";
+    let Some(driver) = driver() else { return };
+    let driver = driver.to_str().expect("plain name");
+    for only in [driver, "driver"] {
+        let variant = Variant { lock: "mcs_spin".into(), topology: None };
+        let options = ["--only", only, "--stats-json", file.to_str().expect("plain name")];
+        let arguments = ["-c", script, driver].map(String::from);
+        let mut command = variant.command(&options, Path::new("/bin/sh"), &arguments);
+        let outcome = run_with_timeout(&mut command, Duration::from_secs(60));
+        assert!(outcome.success(), "--only {only}: {}: {}", outcome.ending(), outcome.tail());
+        let text = std::fs::read_to_string(&file).expect("statistics");
+        let stats: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(stats["processes"], 1, "--only {only}: {stats}");
+        expect(&stats, "replaced", "mutex", |n| n == 7 + 2).unwrap_or_else(|error| panic!("{error}"));
+    }
+    let variant = Variant { lock: "mcs_spin".into(), topology: None };
+    let options = ["--only", "another", "--stats-json", file.to_str().expect("plain name")];
+    let arguments = ["--here".to_string(), "mutex_basic".into()];
+    let outcome =
+        run_with_timeout(&mut variant.command(&options, Path::new(driver), &arguments), Duration::from_secs(60));
+    assert!(outcome.success(), "{}: {}", outcome.ending(), outcome.tail());
+    let stats = std::fs::read_to_string(&file).expect("statistics");
+    assert!(stats.contains("\"processes\":0"), "{stats}");
 }

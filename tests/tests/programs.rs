@@ -1,12 +1,11 @@
 //! Real programs on every lock, compared with their plain run.
 
 use lockswap_e2e::{
-    compare, each_lock, free_port, library, load_memcached, lockswap, need, run_with_timeout, scratch_dir, start, stop,
-    Outcome, Program, Variant, Which,
+    compare, each_lock, library, lockswap, need, run_with_timeout, scratch_dir, Outcome, Program, Variant, Which,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 fn script(name: &str) -> String {
@@ -116,42 +115,6 @@ fn stress_ng_ends_on_time() {
     run(None, "1").unwrap_or_else(|error| panic!("stress-ng without lockswap: {error}"));
     let seconds = |variant: &Variant| if variant.lock == "futex" { "3" } else { "1" };
     each_lock("stress-ng --mutex", Which::Representatives, 1, |variant| run(Some(variant), seconds(variant)));
-}
-
-fn serve_and_load(mut command: Command, port: u16) -> Result<String, String> {
-    let log = scratch_dir();
-    let stderr = fs::File::create(log.path().join("stderr")).map_err(|error| error.to_string())?;
-    let mut server = start(command.stdout(Stdio::null()).stderr(stderr));
-    let total = load_memcached(port, 6, 250);
-    let status = stop(&mut server, Duration::from_secs(10));
-    let said = fs::read_to_string(log.path().join("stderr")).unwrap_or_default();
-    let total = total.map_err(|error| format!("client: {error}; server {status:?}: {said}"))?;
-    match status {
-        Some(status) if status.success() => Ok(format!("{total} increments")),
-        _ => Err(format!("memcached ended with {status:?}: {said}")),
-    }
-}
-
-#[test]
-fn memcached() {
-    let Some(path) = need("memcached", "memcached") else { return };
-    let arguments = |port: u16| {
-        let words = ["-l", "127.0.0.1", "-p", &port.to_string(), "-U", "0", "-t", "4", "-m", "8", "-u", "nobody"];
-        words.map(String::from).to_vec()
-    };
-    let port = free_port();
-    let mut plain = Command::new(&path);
-    plain.args(arguments(port));
-    let expected = serve_and_load(plain, port).unwrap_or_else(|error| panic!("memcached without lockswap: {error}"));
-    assert_eq!(expected, "1500 increments");
-    each_lock("memcached", Which::Representatives, 1, |variant| {
-        let port = free_port();
-        let got = serve_and_load(variant.command(&[], &path, &arguments(port)), port)?;
-        if got == expected {
-            return Ok(());
-        }
-        Err(format!("expected {expected}, got {got}"))
-    });
 }
 
 #[test]

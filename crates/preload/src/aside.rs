@@ -4,6 +4,7 @@ use crate::environment::Environment;
 use crate::message::complain;
 use core::ffi::CStr;
 use core::fmt;
+use core::mem::MaybeUninit;
 use syscalls::{syscall, Sysno};
 
 /// Why nothing is replaced in this process.
@@ -12,6 +13,8 @@ pub enum Reason {
     OtherProgram,
     /// The C library is not glibc, or too old: what lies inside its objects is not known.
     OtherLibrary,
+    /// The program has functions of its own in the place of those that are replaced.
+    OwnFunctions,
     /// A run-time library that must see the program's own locks, else it reports races that are none.
     Checker(&'static str),
 }
@@ -21,6 +24,9 @@ impl fmt::Display for Reason {
         match self {
             Reason::OtherProgram => f.write_str("nothing is replaced: LOCKSWAP_ONLY names another program"),
             Reason::OtherLibrary => f.write_str("nothing is replaced: the C library is not glibc 2.34 or later"),
+            Reason::OwnFunctions => f.write_str(
+                "nothing is replaced: the program has pthread functions of its own, as ThreadSanitizer's static runtime is",
+            ),
             Reason::Checker(name) => {
                 write!(f, "nothing is replaced: {name} must see the program's own locks; run it without lockswap")
             }
@@ -32,7 +38,7 @@ impl Reason {
     /// Says so, if the user should know: a program that LOCKSWAP_ONLY leaves out is what was asked for, and one with another
     /// C library runs as it does without us.
     pub fn say(&self, verbose: bool) {
-        if verbose || matches!(self, Reason::Checker(_)) {
+        if verbose || matches!(self, Reason::Checker(_) | Reason::OwnFunctions) {
             complain(format_args!("{self}"));
         }
     }
@@ -49,9 +55,23 @@ pub unsafe fn reason(environment: &Environment) -> Option<Reason> {
         Some(Reason::OtherLibrary)
     } else if only.is_some_and(|only| !is_this_program(only.to_bytes())) {
         Some(Reason::OtherProgram)
+    } else if let Some(name) = unsafe { checker(environment) } {
+        Some(Reason::Checker(name))
     } else {
-        // SAFETY: as for this call.
-        unsafe { checker(environment) }.map(Reason::Checker)
+        // SAFETY: a C string.
+        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"pthread_cond_wait".as_ptr()) };
+        let entry = unsafe { libc::getauxval(libc::AT_ENTRY) } as usize;
+        (base_of(found.addr())? == base_of(entry)?).then_some(Reason::OwnFunctions)
+    }
+}
+
+/// Where the program or library that holds this address begins in memory.
+fn base_of(address: usize) -> Option<usize> {
+    let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: any address will do; the result is written where there is one.
+    unsafe {
+        (libc::dladdr(core::ptr::without_provenance(address), found.as_mut_ptr()) != 0)
+            .then(|| found.assume_init().dli_fbase.addr())
     }
 }
 

@@ -87,12 +87,13 @@ fn users_are_known() -> bool {
 }
 
 fn knows_cond() -> bool {
-    [false, true].iter().all(|shared| {
-        let made = made!(pthread_cond_init, pthread_condattr_init, pthread_condattr_destroy, |attr| {
-            libc::pthread_condattr_setpshared(attr, *shared as c_int)
-        });
-        made.is_some_and(|object| cond::looks_shared(&object) == *shared)
-    })
+    let made = |shared: c_int| {
+        made!(pthread_cond_init, pthread_condattr_init, pthread_condattr_destroy, |attr| {
+            libc::pthread_condattr_setpshared(attr, shared)
+        })
+    };
+    let objects = made(libc::PTHREAD_PROCESS_PRIVATE).zip(made(libc::PTHREAD_PROCESS_SHARED));
+    objects.is_some_and(|(private, shared)| cond::learn_layout(&private, &shared))
 }
 
 fn knows_rwlock() -> bool {

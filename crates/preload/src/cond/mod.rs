@@ -53,20 +53,18 @@ impl Cond {
     }
 
     /// glibc's flags if the condition variable is process-shared, and therefore glibc's.
+    #[inline(always)]
     fn glibc_flags(&self) -> Option<u32> {
-        // Relaxed: set by glibc when the object was made.
-        [&self.shared_before_2_41, &self.shared_since_2_41]
-            .map(|word| word.load(Ordering::Relaxed))
-            .into_iter()
-            .find(|word| word & 1 != 0)
+        // Relaxed, both: set by glibc when the object was made, and by us while the process has one thread.
+        let is_new = HAS_NEW_LAYOUT.load(Ordering::Relaxed);
+        let word = if is_new { &self.shared_since_2_41 } else { &self.shared_before_2_41 }.load(Ordering::Relaxed);
+        (word & 1 != 0).then_some(word)
     }
 
     /// Whether the condition variable is ours; if so, it is of the current generation when this returns.
     #[inline(always)]
     fn adopt(&self) -> bool {
-        // Relaxed: set by glibc when the object was made.
-        let shared = self.shared_before_2_41.load(Ordering::Relaxed) | self.shared_since_2_41.load(Ordering::Relaxed);
-        if shared & 1 != 0 {
+        if self.glibc_flags().is_some() {
             return false;
         }
         // ORDER(adopt): Acquire pairs with the Release in `replace_mark`.
@@ -95,10 +93,17 @@ pub unsafe fn who_answers(cond: *mut pthread_cond_t) -> Why {
 /// Whether condition variables are ours. Relaxed: set while the process has one thread.
 static ARE_REPLACED: AtomicBool = AtomicBool::new(false);
 
-/// Whether `object`, which glibc has made, is marked as process-shared where we look.
-pub fn looks_shared(object: &pthread_cond_t) -> bool {
-    // SAFETY: an initialised condition variable.
-    unsafe { Cond::of(core::ptr::from_ref(object).cast_mut()) }.glibc_flags().is_some()
+/// Whether glibc keeps its flags where it does since 2.41; what was there before became a part of a counter. Set at start.
+static HAS_NEW_LAYOUT: AtomicBool = AtomicBool::new(false);
+
+/// Learns from two objects that glibc has made where it marks those that are process-shared; whether that is known.
+pub fn learn_layout(private: &pthread_cond_t, shared: &pthread_cond_t) -> bool {
+    // SAFETY: initialised condition variables.
+    let [private, shared] = [private, shared].map(|object| unsafe { Cond::of(core::ptr::from_ref(object).cast_mut()) });
+    [false, true].into_iter().any(|is_new| {
+        HAS_NEW_LAYOUT.store(is_new, Ordering::Relaxed);
+        private.glibc_flags().is_none() && shared.glibc_flags().is_some()
+    })
 }
 
 impl generation::Object for Cond {
