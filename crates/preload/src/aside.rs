@@ -75,23 +75,34 @@ fn base_of(address: usize) -> Option<usize> {
     }
 }
 
+/// The address of a symbol that may be missing; 0 then. A reference that the dynamic linker resolves when it loads the
+/// library: `dlsym` allocates memory to describe what it has not found, and the program's allocator may not be ready.
+macro_rules! address_of {
+    ($name:literal) => {{
+        let address: usize;
+        // SAFETY: reads an entry of the global offset table.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            core::arch::asm!(
+                concat!(".weak ", $name), concat!("mov {}, qword ptr [rip + ", $name, "@GOTPCREL]"),
+                out(reg) address, options(nostack, preserves_flags, pure, readonly));
+            #[cfg(target_arch = "aarch64")]
+            core::arch::asm!(
+                concat!(".weak ", $name), concat!("adrp {0}, :got:", $name), concat!("ldr {0}, [{0}, :got_lo12:", $name, "]"),
+                out(reg) address, options(nostack, preserves_flags, pure, readonly));
+        }
+        address
+    }};
+}
+
 // Missing where the library must not be used; without them it can be loaded there all the same.
-core::arch::global_asm!(
-    ".weak __libc_single_threaded",
-    ".weak __register_atfork",
-    ".weak sem_clockwait",
-    ".weak getcpu",
-    ".weak pthread_rwlockattr_setkind_np",
-);
+core::arch::global_asm!(".weak __register_atfork", ".weak getcpu", ".weak pthread_rwlockattr_setkind_np");
 
 /// Whether the C library is glibc of a version with all that the library needs (`__libc_single_threaded` came with 2.32).
 fn is_glibc() -> bool {
-    has_symbol(c"gnu_get_libc_version") && has_symbol(c"__libc_single_threaded") && has_symbol(c"sem_clockwait")
-}
-
-fn has_symbol(name: &CStr) -> bool {
-    // SAFETY: a C string; the library is fully relocated.
-    unsafe { !libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()).is_null() }
+    [address_of!("gnu_get_libc_version"), address_of!("__libc_single_threaded"), address_of!("sem_clockwait")]
+        .iter()
+        .all(|address| *address != 0)
 }
 
 /// Whether `wanted` is this program: its whole path if it has a slash, else the name of its file.
@@ -123,10 +134,10 @@ fn is_this_program(wanted: &[u8]) -> bool {
 /// # Safety
 /// As for [`reason`].
 unsafe fn checker(environment: &Environment) -> Option<&'static str> {
-    if has_symbol(c"__tsan_init") {
+    if address_of!("__tsan_init") != 0 {
         return Some("ThreadSanitizer");
     }
-    if has_symbol(c"__msan_init") {
+    if address_of!("__msan_init") != 0 {
         return Some("MemorySanitizer");
     }
     // Valgrind's tools put their own functions in the place of glibc's, by the name of its file.
