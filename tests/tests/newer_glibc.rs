@@ -1,5 +1,5 @@
-//! The library under a newer glibc than the one it was built against: Debian trixie (2.41) in a directory of its own, on
-//! a few locks. Making that takes root and Debian's archive.
+//! The library under a newer glibc than the one it was built against: Debian trixie (2.41) in a directory of its own,
+//! on a few locks. Making that takes root and the archive.
 
 use lockswap_e2e::{
     cached, driver, driver_cpp, each_lock, lockswap, need, or_skip, run_with_timeout, Outcome, Variant, Which,

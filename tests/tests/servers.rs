@@ -1,5 +1,5 @@
-//! Servers under load on a few locks, compared with their plain run. Each run proves by its statistics that the lock was
-//! used.
+//! Servers under load on a few locks, compared with their plain run. Each run proves by its statistics that the lock
+//! was used.
 
 use lockswap_e2e::{
     compare_on, free_port, load_memcached, need, run_with_timeout, scratch_dir, Server, Variant, Which,
