@@ -167,7 +167,86 @@ static void fifo_cond(void) {
     CHECK(c.turn == 400);
 }
 
+/* Waiters of several priorities, the lowest of which came first: each takes a number when it gets the mutex. */
+enum { WAITERS = 4 };
+struct ordered {
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;
+    bool on_cond, timed, open;
+    int served;
+    int place[WAITERS];
+    atomic_int waiting;
+};
+struct ordered_waiter {
+    struct ordered *shared;
+    int index;
+};
+
+static void *take_number(void *argument) {
+    struct ordered_waiter *w = argument;
+    struct ordered *o = w->shared;
+    struct timespec later = in_ms(CLOCK_REALTIME, 15000);
+    if (!o->on_cond)
+        atomic_fetch_add(&o->waiting, 1);
+    OK(o->timed ? pthread_mutex_timedlock(&o->mutex, &later) : pthread_mutex_lock(&o->mutex));
+    if (o->on_cond)
+        atomic_fetch_add(&o->waiting, 1);
+    while (o->on_cond && !o->open)
+        OK(pthread_cond_wait(&o->cond, &o->mutex));
+    o->place[w->index] = o->served++;
+    /* The next signal comes from here: only one waiter is awake at a time. */
+    if (o->on_cond)
+        OK(pthread_cond_signal(&o->cond));
+    OK(pthread_mutex_unlock(&o->mutex));
+    return NULL;
+}
+
+static void serve_in_order(bool on_cond, bool timed) {
+    struct ordered o = {.mutex = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER, .on_cond = on_cond, .timed = timed};
+    struct ordered_waiter all[WAITERS];
+    pthread_t threads[WAITERS];
+    if (!on_cond)
+        OK(pthread_mutex_lock(&o.mutex));
+    for (int i = 0; i < WAITERS; i++) {
+        all[i] = (struct ordered_waiter){&o, i};
+        threads[i] = spawn_pinned(take_number, &all[i], SCHED_FIFO, 10 + i);
+        await(&o.waiting, i + 1);
+        /* Until it sleeps: spinning ends after 50 ms at the latest. */
+        nap_ms(60);
+    }
+    if (on_cond) {
+        OK(pthread_mutex_lock(&o.mutex));
+        o.open = true;
+        OK(pthread_cond_signal(&o.cond));
+    }
+    OK(pthread_mutex_unlock(&o.mutex));
+    for (int i = 0; i < WAITERS; i++)
+        join(threads[i]);
+    for (int i = 0; i < WAITERS; i++)
+        if (o.place[i] != WAITERS - 1 - i)
+            fail_at(__FILE__, __LINE__, "the waiter of priority %d came %d. of %d", 10 + i, o.place[i] + 1, WAITERS);
+}
+
+/* Only where the lock serves by priority, which the caller knows: it says so in the environment. */
+static void by_priority(void) {
+    if (!getenv("DRIVER_BY_PRIORITY"))
+        skip("not every lock serves by priority: set DRIVER_BY_PRIORITY for one that does");
+    stay_off_cpu_0();
+    for (int round = 0; round < 3; round++) {
+        serve_in_order(false, false);
+        serve_in_order(false, true);
+    }
+}
+
+static void cond_by_priority(void) {
+    stay_off_cpu_0();
+    for (int round = 0; round < 3; round++)
+        serve_in_order(true, false);
+}
+
 const struct subtest realtime_tests[] = {
+    {"realtime_by_priority", by_priority},
+    {"realtime_cond_by_priority", cond_by_priority},
     {"realtime_fifo", fifo},
     {"realtime_fifo_spin", fifo_spin},
     {"realtime_fifo_cond", fifo_cond},

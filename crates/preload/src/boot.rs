@@ -5,8 +5,8 @@ use crate::environment::Environment;
 use crate::functions;
 use crate::message::{complain, die, Lossy};
 use crate::{
-    aside, c11, calls, cancel, cond, counters, epoch, exec, generation, layout, machine, mutex, outside, route, rwlock,
-    sandbox, spin, threads,
+    aside, c11, calls, cancel, cond, counters, epoch, exec, generation, layout, machine, mutex, outside, realtime,
+    route, rwlock, sandbox, spin, threads,
 };
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -122,6 +122,7 @@ unsafe fn install(environment: &Environment) {
             c11::install();
         }
         choose(mutex, rwlock, spin);
+        realtime::install(registry::find(Role::Mutex, mutex).map(|entry| &entry.info));
         if statistics.is_some() {
             calls::install();
         }
@@ -219,5 +220,6 @@ unsafe extern "C" fn enter_child() {
         generation::enter_child();
         Native::enter_child();
         outside::enter_child();
+        realtime::enter_child();
     }
 }

@@ -251,7 +251,11 @@ unsafe fn with_environment(path: *const c_char, list: Strings, start: impl FnOnc
             None => start(list),
             Some(plain) => {
                 note_child(path, plain);
-                without_library(list, start)
+                match plain {
+                    // It takes no notice of the variable, but what it starts does.
+                    Plain::Static => start(list),
+                    _ => without_library(list, start),
+                }
             }
         }
     }

@@ -9,7 +9,7 @@ use core::marker::PhantomData;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use libc::{
     clockid_t, pid_t, pthread_attr_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t,
-    pthread_rwlock_t, pthread_rwlockattr_t, pthread_t, timespec,
+    pthread_rwlock_t, pthread_rwlockattr_t, pthread_t, sched_param, timespec,
 };
 
 /// A function pointer of type `F` that is set once, while the process has one thread.
@@ -198,6 +198,9 @@ functions! {
     fn thrd_create(thread: *mut pthread_t, start: Start<c_int>, argument: *mut c_void) -> c_int;
     fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
 
+    fn pthread_setschedparam(thread: pthread_t, policy: c_int, param: *const sched_param) -> c_int;
+    fn pthread_attr_setschedpolicy(attr: *mut pthread_attr_t, policy: c_int) -> c_int;
+    fn sched_setscheduler(pid: pid_t, policy: c_int, param: *const sched_param) -> c_int;
     fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int;
     fn execve(path: *const c_char, arguments: Strings, environment: Strings) -> c_int;
     fn execv(path: *const c_char, arguments: Strings) -> c_int;

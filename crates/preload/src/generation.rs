@@ -29,6 +29,8 @@ pub const MUTEX_SHIFT: u32 = 32;
 const GENERATION_SHIFT: u32 = 8;
 const ADOPTING: u32 = 1 << 16;
 const HELD: u32 = 1 << 17;
+/// The bits of a mark.
+pub const MARK: u32 = (1 << 18) - 1;
 
 static CURRENT: AtomicU8 = AtomicU8::new(0);
 static HAS_FORKED: AtomicBool = AtomicBool::new(false);

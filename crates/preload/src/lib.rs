@@ -35,6 +35,7 @@ mod mutex;
 mod outside;
 mod pool;
 mod rare_lock;
+mod realtime;
 mod route;
 mod rwlock;
 mod sandbox;

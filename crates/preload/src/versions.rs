@@ -71,6 +71,7 @@ version! { first!() =>
     pthread_rwlock_unlock
     pthread_spin_init pthread_spin_destroy pthread_spin_lock pthread_spin_trylock pthread_spin_unlock
     pthread_create pthread_setcanceltype
+    pthread_setschedparam pthread_attr_setschedpolicy sched_setscheduler
     prctl syscall execve execv execvp
     __pthread_mutex_init = pthread_mutex_init
     __pthread_mutex_destroy = pthread_mutex_destroy
@@ -131,7 +132,7 @@ version! { "GLIBC_2.34" =>
     pthread_rwlock_timedrdlock pthread_rwlock_clockrdlock pthread_rwlock_wrlock pthread_rwlock_trywrlock
     pthread_rwlock_timedwrlock pthread_rwlock_clockwrlock pthread_rwlock_unlock
     pthread_spin_init pthread_spin_destroy pthread_spin_lock pthread_spin_trylock pthread_spin_unlock
-    pthread_create
+    pthread_create pthread_attr_setschedpolicy
     mtx_init mtx_lock mtx_trylock mtx_timedlock mtx_unlock mtx_destroy
     cnd_init cnd_wait cnd_timedwait cnd_signal cnd_broadcast cnd_destroy
     thrd_create

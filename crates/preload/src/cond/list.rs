@@ -1,4 +1,4 @@
-//! The list of a condition variable's waiters, in the order of their arrival.
+//! The list of a condition variable's waiters: by real-time priority, and in the order of their arrival.
 
 use super::waiter::{Waiter, ASLEEP, LEAVING, SIGNALLED};
 use super::Cond;
@@ -24,20 +24,21 @@ impl Cond {
         self.first.load(Ordering::Relaxed)
     }
 
-    pub fn append(&self, waiter: &Waiter) {
+    /// Puts a waiter behind all others of its priority or a higher one.
+    pub fn insert(&self, waiter: &Waiter) {
         let me = core::ptr::from_ref(waiter).cast_mut();
         self.with_list(|| {
-            let last = self.last.replace(me);
-            waiter.previous.set(last);
+            let (mut previous, mut next) = (self.last.get(), null_mut::<Waiter>());
             // SAFETY: waiters in the list stay until they are taken out of it.
-            match unsafe { last.as_ref() } {
-                Some(last) => last.next.set(me),
-                None => self.first.store(me, Ordering::Relaxed),
+            while let Some(other) = unsafe { previous.as_ref() }.filter(|other| other.priority < waiter.priority) {
+                (previous, next) = (other.previous.get(), previous);
             }
+            self.join(previous, me);
+            self.join(me, next);
         });
     }
 
-    /// Closes the gap between two waiters, one of which may be missing; the list's lock is held.
+    /// Makes two waiters neighbours, one of which may be missing; the list's lock is held.
     fn join(&self, previous: *mut Waiter, next: *mut Waiter) {
         // SAFETY: waiters in the list stay until they are taken out of it.
         unsafe {
@@ -52,7 +53,7 @@ impl Cond {
         }
     }
 
-    /// Wakes waiters in the order of their arrival: one if `how` is SIGNALLED, all if it is BROADCAST.
+    /// Wakes waiters in the order of the list: one if `how` is SIGNALLED, all if it is BROADCAST.
     #[inline(always)]
     pub fn wake(&self, how: u32) {
         if !self.first().is_null() {

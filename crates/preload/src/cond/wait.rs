@@ -39,7 +39,7 @@ unsafe extern "C-unwind" fn wait_until(cond: *mut pthread_cond_t, mutex: *mut pt
             return error;
         }
         let waiter = Waiter::new();
-        ours.append(&waiter);
+        ours.insert(&waiter);
         let held = match mutex::release_for_wait(mutex) {
             Ok(held) => held,
             Err(error) => {

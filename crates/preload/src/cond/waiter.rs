@@ -12,7 +12,7 @@
 //! | SIGNALLED | out of the list, one wake-up received                | who signals, unless LEAVING |
 //! | BROADCAST | out of the list, woken with all the others           | who broadcasts, unless LEAVING |
 
-use crate::tls;
+use crate::{realtime, tls};
 use core::cell::{Cell, UnsafeCell};
 use core::ffi::c_int;
 use core::ptr::{null, null_mut};
@@ -35,6 +35,8 @@ const MOST_SPINS: u32 = 3_000;
 pub struct Waiter {
     pub next: Cell<*mut Waiter>,
     pub previous: Cell<*mut Waiter>,
+    /// Its real-time priority; 0 if it has none.
+    pub priority: u32,
     state: AtomicU32,
     semaphore: UnsafeCell<sem_t>,
 }
@@ -59,6 +61,7 @@ impl Waiter {
         let waiter = Waiter {
             next: Cell::new(null_mut()),
             previous: Cell::new(null_mut()),
+            priority: realtime::priority(),
             state: AtomicU32::new(SPINNING),
             // SAFETY: a semaphore is plain data, initialised below.
             semaphore: unsafe { core::mem::zeroed() },

@@ -4,7 +4,8 @@
 //!                 for a lock with a context also the holder's; or, behind IN_PLACE, a small lock of ours
 //!         16..20  the kind, where glibc keeps it          ) one load of this word,
 //!         20..24  the generation (see `crate::generation`) ) compared with one value,
-//!                                                          ) finds out whether the mutex is an ordinary one
+//!                 and in the upper 12 bits the number of   ) finds out whether the mutex
+//!                 waiters outside the queue (`realtime`)   ) is an ordinary one
 //!         24..32  the owner's identity, for kinds that know their owner
 //!         32..36  levels of recursion beyond the first
 //!         36..40  threads in a condition wait that will come back for the mutex
@@ -24,7 +25,7 @@ pub use wait::{begin_wait, is_glibcs, let_holder_finish, reacquire_after_wait, r
 use crate::counters::count;
 use crate::generation::Object;
 use crate::memory::Page;
-use crate::{cancel, generation, tls};
+use crate::{cancel, generation, realtime, tls};
 use core::cell::{Cell, UnsafeCell};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -106,6 +107,9 @@ pub unsafe fn glibcs_users<'a>(mutex: *mut pthread_mutex_t) -> &'a Cell<u32> {
     // SAFETY: as for this call.
     unsafe { &*mutex.cast::<u8>().add(OFFSET).cast() }
 }
+
+/// One waiter outside the queue, in a mutex's word.
+const OUTSIDE_QUEUE: u64 = 1 << 52;
 
 /// How a lock works inside a mutex.
 struct Ops {
@@ -238,6 +242,50 @@ impl Mutex {
         acquired.then_some(())
     }
 
+    /// Acquires the mutex outside the queue of its waiters, if it is a thread of real-time priority that asks and the lock
+    /// lets it: whether it was acquired; nothing where it has to queue.
+    #[inline(always)]
+    unsafe fn acquire_outside_queue(&self, until: Option<Deadline>) -> Option<bool> {
+        if realtime::uses_outside() {
+            // SAFETY: as for this call.
+            unsafe { self.acquire_outside_now(until) }
+        } else {
+            None
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    unsafe fn acquire_outside_now(&self, until: Option<Deadline>) -> Option<bool> {
+        // SAFETY: as for this call.
+        if unsafe { (ops().try_acquire)(self) } {
+            return Some(true);
+        }
+        let priority = Some(realtime::priority()).filter(|priority| *priority > 0)?;
+        realtime::acquire(
+            core::ptr::from_ref(self).addr(),
+            priority,
+            until,
+            // SAFETY: as for this call.
+            || unsafe { (ops().try_acquire)(self) },
+            // Relaxed, both: a release that does not see the waiter yet does not delay it by more than one short sleep.
+            || _ = self.word.fetch_add(OUTSIDE_QUEUE, Ordering::Relaxed),
+            || _ = self.word.fetch_sub(OUTSIDE_QUEUE, Ordering::Relaxed),
+        )
+    }
+
+    /// Releases a mutex that is held, and lets a waiter outside its queue know.
+    unsafe fn release(&self) {
+        // The mutex may be gone after the release. Relaxed: as in `acquire_outside_queue`.
+        let waits = self.word.load(Ordering::Relaxed) >= OUTSIDE_QUEUE;
+        let address = core::ptr::from_ref(self).addr();
+        // SAFETY: as for this call.
+        unsafe { (ops().release)(self) };
+        if waits {
+            realtime::wake(address);
+        }
+    }
+
     /// Handles an acquisition by the thread that holds the mutex already, if its kind knows: the result of the call.
     fn relock(&self, deadlock: c_int) -> Option<c_int> {
         if !self.knows_its_owner() || self.owner.load(Ordering::Relaxed) != tls::identity() {
@@ -271,12 +319,13 @@ impl Mutex {
 impl Object for Mutex {
     fn mark(&self) -> u32 {
         // ORDER(adopt): as in `class`.
-        (self.word.load(Ordering::Acquire) >> generation::MUTEX_SHIFT) as u32
+        (self.word.load(Ordering::Acquire) >> generation::MUTEX_SHIFT) as u32 & generation::MARK
     }
 
     fn replace_mark(&self, old: u32, new: u32) -> bool {
         let replace = |word: u64| {
-            let has_old = (word >> generation::MUTEX_SHIFT) as u32 == old;
+            let has_old = (word >> generation::MUTEX_SHIFT) as u32 & generation::MARK == old;
+            // Nobody waits outside the queue of a mutex of another generation.
             has_old.then_some(word as u32 as u64 | (new as u64) << generation::MUTEX_SHIFT)
         };
         // ORDER(adopt): Release pairs with the Acquire of everybody's first look at the word. Relaxed: as is to be replaced.

@@ -237,7 +237,11 @@ impl<N: Body<Native>, S: Body<Single>> OnLock<N, S> {
     /// A lone thread that finds its own lock held waits for ever.
     unsafe fn acquire(mutex: &Mutex) {
         // SAFETY: as for `Ops`.
-        unsafe { mutex.acquire::<Native, N>(How::Wait) };
+        unsafe {
+            if mutex.acquire_outside_queue(None).is_none() {
+                mutex.acquire::<Native, N>(How::Wait);
+            }
+        }
     }
 
     unsafe fn try_acquire(mutex: &Mutex) -> bool {
@@ -247,7 +251,10 @@ impl<N: Body<Native>, S: Body<Single>> OnLock<N, S> {
 
     unsafe fn acquire_until(mutex: &Mutex, deadline: Deadline) -> bool {
         // SAFETY: as for `Ops`.
-        unsafe { mutex.acquire::<Native, N>(How::Until(deadline)) }
+        unsafe {
+            let outside = mutex.acquire_outside_queue(Some(deadline));
+            outside.unwrap_or_else(|| mutex.acquire::<Native, N>(How::Until(deadline)))
+        }
     }
 
     unsafe fn forget_waiters(mutex: &Mutex, held: bool) {

@@ -86,7 +86,7 @@ pub extern "C" fn unlock(mutex: &Mutex) -> c_int {
         // SAFETY: the mutex is ours, and released only if it is held.
         unsafe {
             if (ops().is_held)(mutex) {
-                (ops().release)(mutex);
+                mutex.release();
             }
         }
         0
