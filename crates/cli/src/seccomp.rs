@@ -8,15 +8,19 @@ use std::sync::OnceLock;
 
 use crate::hidden;
 
-/// Whether `sched_yield` works under the filter that this process and its children are under; `None` without a filter.
-pub fn yields() -> Option<bool> {
-    static FOUND: OnceLock<Option<bool>> = OnceLock::new();
-    *FOUND.get_or_init(|| is_filtered().then(try_in_child))
-}
-
-fn is_filtered() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    status.lines().find_map(|line| line.strip_prefix("Seccomp:")).is_some_and(|mode| mode.trim() != "0")
+/// The value of `LOCKSWAP_YIELD` for programs started from here: how many filters this process and its children are under, if
+/// `sched_yield` works under them. A program that comes under more of them later finds another number. `None` without a
+/// filter, where the variable means nothing.
+pub fn yields() -> Option<Option<String>> {
+    static FOUND: OnceLock<Option<Option<String>>> = OnceLock::new();
+    let find = || {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let is_filtered = field("Seccomp:").is_some_and(|mode| mode != "0");
+        // Linux before 5.9 does not tell how many.
+        is_filtered.then(|| try_in_child().then(|| field("Seccomp_filters:").unwrap_or_default().to_string()))
+    };
+    FOUND.get_or_init(find).clone()
 }
 
 fn try_in_child() -> bool {

@@ -86,7 +86,7 @@ impl Selection {
         envs.push(("LD_PRELOAD".into(), Some(preload)));
         envs.push(("ASAN_OPTIONS".into(), Some(asan_options(env::var_os("ASAN_OPTIONS").unwrap_or_default()))));
         if let Some(yields) = seccomp::yields() {
-            envs.push(("LOCKSWAP_YIELD".into(), yields.then(|| "1".into())));
+            envs.push(("LOCKSWAP_YIELD".into(), yields.map(Into::into)));
         }
         // An id that the command line does not name may come from the environment, as it would without the command.
         for (name, id) in VARIABLES.into_iter().zip([&self.lock, &self.rwlock, &self.spin]) {

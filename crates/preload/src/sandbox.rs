@@ -2,12 +2,13 @@
 //!
 //! glibc's locks call `futex` only, so ours may not call more. Waits that spin call `sched_yield` besides, as long as no
 //! filter is in force: none at the start, and none installed later, which takes `prctl` or `syscall`. Where there was one at
-//! the start, `LOCKSWAP_YIELD` says that `lockswap run`, which was under the same filter, has tried the call.
+//! the start, `LOCKSWAP_YIELD` says under how many filters `lockswap run` was when it tried the call with success; if the
+//! process is under as many, they are the same.
 
 use crate::environment::Environment;
 use crate::functions::{Functions, ACTIVE, REAL};
 use crate::memory;
-use core::ffi::{c_int, c_long, c_ulong};
+use core::ffi::{c_int, c_long, c_ulong, CStr};
 use core::mem::offset_of;
 use lockswap_platform::Native;
 
@@ -17,20 +18,20 @@ use lockswap_platform::Native;
 /// The process has one thread and `environment` is its own.
 pub unsafe fn install(environment: &Environment) {
     // SAFETY: as for this call.
-    let was_tried = unsafe { environment.get("LOCKSWAP_YIELD") }.is_some();
-    Native::allow_yields(was_tried || is_free());
+    let tried_under = unsafe { environment.get("LOCKSWAP_YIELD") }.map(CStr::to_bytes);
+    let mut buffer = [0; 4096];
+    // Opening and reading a file is what the dynamic linker has just done, so no filter forbids that.
+    let status = memory::read_file(c"/proc/self/status", &mut buffer);
+    let is_free = field(status, b"\nSeccomp:\t") == Some(b"0");
+    Native::allow_yields(is_free || tried_under.is_some() && tried_under == field(status, b"\nSeccomp_filters:\t"));
     ACTIVE.prctl.set(prctl);
     ACTIVE.syscall.set(syscall);
 }
 
-/// Whether the kernel says that the process has no filter. Opening and reading a file is what the dynamic linker has just
-/// done, so no filter forbids that.
-fn is_free() -> bool {
-    const LINE: &[u8] = b"\nSeccomp:\t";
-    let mut buffer = [0; 4096];
-    let status = memory::read_file(c"/proc/self/status", &mut buffer);
-    let found = status.windows(LINE.len()).position(|part| part == LINE);
-    found.is_some_and(|at| status.get(at + LINE.len()) == Some(&b'0'))
+/// The value of a line of `/proc/self/status` that begins with `name`, a line break before it included.
+fn field<'a>(status: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let start = status.windows(name.len()).position(|part| part == name)? + name.len();
+    status[start..].split(|byte| *byte == b'\n').next()
 }
 
 /// `prctl`: on to [`prctl_seccomp`] for PR_SET_SECCOMP, else a jump to the C library's.
