@@ -99,7 +99,7 @@ macro_rules! address_of {
 core::arch::global_asm!(".weak __register_atfork", ".weak getcpu", ".weak pthread_rwlockattr_setkind_np");
 
 /// Whether the C library is glibc of a version with all that the library needs (`__libc_single_threaded` came with 2.32).
-fn is_glibc() -> bool {
+pub fn is_glibc() -> bool {
     [address_of!("gnu_get_libc_version"), address_of!("__libc_single_threaded"), address_of!("sem_clockwait")]
         .iter()
         .all(|address| *address != 0)

@@ -17,9 +17,9 @@ use lockswap_locks::info::Asks;
 use lockswap_locks::registry::{self, Role};
 use lockswap_platform::{parse_duration, window, Native, Platform, Single};
 
-/// Runs first of all constructors (`-z initfirst`); glibc passes the arguments of `main`.
+/// Runs first of all constructors (`-z initfirst`). glibc passes the arguments of `main`, other C libraries do not.
 extern "C" fn constructor(_argc: c_int, _argv: *const *const c_char, environment: *const *const c_char) {
-    initialise(environment);
+    initialise(if aside::is_glibc() { environment } else { core::ptr::null() });
 }
 
 #[used]
