@@ -54,10 +54,15 @@ impl File {
 
     /// Device and number.
     fn identity(&self) -> Option<[u64; 2]> {
+        /// What the dynamic linker calls as well.
+        #[cfg(target_arch = "x86_64")]
+        const STAT: Sysno = Sysno::newfstatat;
+        #[cfg(target_arch = "aarch64")]
+        const STAT: Sysno = Sysno::fstatat;
         let mut found = MaybeUninit::<libc::stat>::zeroed();
         // SAFETY: an empty path stands for the file itself; the kernel writes the result.
         let result =
-            unsafe { syscall!(Sysno::newfstatat, self.0, c"".as_ptr(), found.as_mut_ptr(), libc::AT_EMPTY_PATH) };
+            unsafe { syscall!(STAT, self.0, c"".as_ptr(), found.as_mut_ptr(), libc::AT_EMPTY_PATH) };
         // SAFETY: zero is a value, and the kernel may have written another.
         let found = unsafe { found.assume_init() };
         result.is_ok().then_some([found.st_dev, found.st_ino])
