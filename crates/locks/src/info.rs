@@ -121,6 +121,38 @@ impl Timed {
     }
 }
 
+/// Whether the waiter of the highest real-time priority can be served first, as POSIX demands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ByPriority {
+    /// Waiters sleep on one word, and the kernel wakes the one of the highest priority; one that has not gone to sleep yet
+    /// may overtake.
+    Kernel,
+    /// A release leaves the lock free although others wait, so that a waiter outside their queue can take it.
+    Barging,
+    /// A release hands the lock to the next in the queue, whatever its priority.
+    No,
+}
+
+impl ByPriority {
+    /// The name shown to users, lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ByPriority::Kernel => "kernel",
+            ByPriority::Barging => "barging",
+            ByPriority::No => "no",
+        }
+    }
+
+    /// What becomes of a waiter of real-time priority, lower case.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            ByPriority::Kernel => "waiters sleep on one word, and the kernel wakes the one of the highest priority",
+            ByPriority::Barging => "a release leaves the lock free, so that a waiter outside the queue can take it",
+            ByPriority::No => "a release hands the lock to the next in the queue, whatever its priority",
+        }
+    }
+}
+
 /// What a lock asks the platform about the CPU that it runs on, over and over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asks {
@@ -177,6 +209,22 @@ impl LockInfo {
             _ => ["asl-cna", "cohort-rw", "shfllock-rw"].contains(&self.id),
         };
         Asks { locality: by_place, kind: by_kind, route: self.family == Family::Routed }
+    }
+
+    /// Whether real-time waiters can be served by priority: `crates/locks/tests/priorities.rs` compares mutexes with this.
+    pub fn by_priority(&self) -> ByPriority {
+        match self.id {
+            // `asl-blocking` as long as no waiter stands back on a little CPU; writers of the read-write locks.
+            "futex" | "mutexee" | "asl-blocking" | "rw-futex" | "bravo" => ByPriority::Kernel,
+            "ttas" | "backoff" | "spinlock" | "spinlock-ls" | "ttas-ls" => ByPriority::Barging,
+            // Until a waiter has waited for 100 ms (`hbo`), or the head of the queue has slept and lost four times (`_stp`).
+            "hbo" | "mcs_stp" | "clh_stp" | "malth_stp" | "c-bo-mcs_stp" | "shfllock-b" => ByPriority::Barging,
+            _ if self.family == Family::Native => ByPriority::Kernel,
+            // Five leave the lock free although others wait, but not for whoever asks: `mcs-timepub` where none of them has a
+            // CPU, `ron` and `ron-shared` where none was the first to wait on its CPU, `c-bo-mcs_spin` after a batch, and `gcr`
+            // where all of them are passive.
+            _ => ByPriority::No,
+        }
     }
 
     /// Whether the lock stays fast with more running threads than CPUs: no hand-off has to wait for a thread that spins
