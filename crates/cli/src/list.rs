@@ -23,7 +23,8 @@ Columns:
   timed     native: the algorithm can give up waiting; poll: repeated attempts
             until the deadline
   oversub   whether it stays fast with more threads than CPUs
-Every lock has trylock. The JSON also says how far each lock was checked.
+Every lock has trylock. The JSON also says how far each lock was checked, and
+whether real-time waiters can be served by priority.
 
 Examples:
   lockswap list
@@ -52,6 +53,7 @@ struct Listed {
     trylock: bool,
     timed: &'static str,
     oversubscribed: bool,
+    by_priority: &'static str,
     preloaded: bool,
     checked: Option<Summary>,
     source: Option<String>,
@@ -76,6 +78,7 @@ impl Listed {
             trylock: true,
             timed: entry.info.timed.name(),
             oversubscribed: entry.info.keeps_up(),
+            by_priority: entry.info.by_priority().name(),
             preloaded: entry.preloaded,
             checked: checks.of(entry).map(Summary::new),
             source: lock_pages::source(entry),

@@ -104,6 +104,7 @@ fn section(entry: &Entry, checks: Option<&[Check]>) -> String {
         ("waiting", format!("{}: {}", info.waiting.name(), waiting(info.waiting))),
         ("fairness", format!("{}: {}", info.fairness.name(), fairness(info.fairness))),
         ("fast with more threads than CPUs", yes(info.keeps_up()).into()),
+        ("real-time waiters by priority", format!("{}: {}", info.by_priority().name(), info.by_priority().meaning())),
         ("bytes inside the pthread object", entry.body_bytes.to_string()),
         ("extra bytes per lock", entry.extra_bytes_per_lock.to_string()),
         ("bytes per acquisition", entry.bytes_per_acquisition.to_string()),
