@@ -81,7 +81,7 @@ fn sources(extension: &str) -> Vec<PathBuf> {
 
 fn compile(compiler: &str, output: &str, flags: &[&str], sources: &[PathBuf], also: &[PathBuf]) -> Option<PathBuf> {
     let compiler = std::env::var(compiler.to_uppercase()).unwrap_or_else(|_| compiler.replace("cxx", "c++"));
-    crate::need(&compiler, "g++")?;
+    crate::need(&compiler, if compiler == "musl-gcc" { "musl-tools" } else { "g++" })?;
     let directory = target_dir().join("drivers");
     fs::create_dir_all(&directory).expect("make the drivers' directory");
     let path = directory.join(output);
@@ -99,7 +99,20 @@ fn compile(compiler: &str, output: &str, flags: &[&str], sources: &[PathBuf], al
 
 /// The program in `tests/programs/NAME.c`; `None` without a compiler, as with [`need`](crate::need).
 pub fn program(name: &str) -> Option<PathBuf> {
-    compile("cc", name, &[], &[workspace().join("tests/programs").join(name).with_extension("c")], &[])
+    program_with("cc", &[], &format!("{name}.c"), name)
+}
+
+/// A program called `output` from a file of `tests/programs`, by `compiler` (`cc`, `cxx`, `musl-gcc`) with `flags` of its
+/// own; `None` as with [`program`].
+pub fn program_with(compiler: &str, flags: &[&str], source: &str, output: &str) -> Option<PathBuf> {
+    compile(compiler, output, flags, &[workspace().join("tests/programs").join(source)], &[])
+}
+
+/// The preload library, for use without the command.
+pub fn preload() -> PathBuf {
+    let output = Command::new(lockswap()).arg("preload-path").output().expect("run lockswap preload-path");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("the path is UTF-8").trim().into()
 }
 
 /// The C driver, with the library that it loads beside it; `None` as with [`program`].

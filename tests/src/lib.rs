@@ -9,7 +9,7 @@ mod process;
 mod server;
 mod skip;
 
-pub use build::{cached, driver, driver_cpp, lockswap, or_skip, program, scratch_dir};
+pub use build::{cached, driver, driver_cpp, lockswap, or_skip, preload, program, program_with, scratch_dir};
 pub use locks::{compare, compare_on, each_lock, ids, variants, Program, Variant, Which};
 pub use memcache::{free_port, load_memcached};
 pub use packages::{file, library, need};
