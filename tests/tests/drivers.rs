@@ -1,6 +1,8 @@
 //! Our own drivers, which call every replaced function, on locks of every kind.
 
-use lockswap_e2e::{driver, driver_cpp, each_lock, run_with_timeout, scratch_dir, variants, Outcome, Variant, Which};
+use lockswap_e2e::{
+    driver, driver_cpp, each_lock, lockswap, run_with_timeout, scratch_dir, variants, Outcome, Variant, Which,
+};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -121,6 +123,33 @@ fn roles_are_chosen_apart() {
         let outcome = run_with_timeout(&mut variant.command(&options, &driver, &sub_tests), LIMIT);
         verdict(&outcome).unwrap_or_else(|error| panic!("{variant} {options:?}: {error}"));
     }
+}
+
+/// Real-time waiters are served by priority on the locks that say so.
+#[test]
+fn real_time_waiters_by_priority() {
+    let Some(driver) = driver() else { return };
+    let listed = run_with_timeout(Command::new(lockswap()).args(["list", "--json"]), LIMIT);
+    let all: serde_json::Value = serde_json::from_str(&listed.stdout).expect("lockswap list --json prints JSON");
+    let serves = |variant: &Variant| {
+        let entry = all.as_array().expect("an array").iter().find(|lock| lock["id"] == variant.lock.as_str());
+        entry.is_some_and(|lock| lock["by_priority"] == "kernel" || lock["by_priority"] == "barging")
+    };
+    each_lock("real-time waiters", Which::All, 1, |variant| {
+        let sub_tests = ["realtime_by_priority", "realtime_cond_by_priority"];
+        let mut command = variant.command(&[], &driver, &sub_tests.map(String::from));
+        if serves(variant) {
+            command.env("DRIVER_BY_PRIORITY", "1");
+        }
+        let outcome = run_with_timeout(&mut command, LIMIT);
+        verdict(&outcome)?;
+        let said = outcome.stderr.contains("lockswap: real-time threads wait");
+        let sub_test_ran = outcome.stdout.contains("ok realtime_cond_by_priority");
+        if sub_test_ran && said == serves(variant) {
+            return Err(format!("serves by priority: {}, but on stderr: {:?}", serves(variant), outcome.stderr));
+        }
+        Ok(())
+    });
 }
 
 /// The shell and its other children pass everything through, and hand the choice on to the driver.

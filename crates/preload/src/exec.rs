@@ -61,8 +61,7 @@ impl File {
         const STAT: Sysno = Sysno::fstatat;
         let mut found = MaybeUninit::<libc::stat>::zeroed();
         // SAFETY: an empty path stands for the file itself; the kernel writes the result.
-        let result =
-            unsafe { syscall!(STAT, self.0, c"".as_ptr(), found.as_mut_ptr(), libc::AT_EMPTY_PATH) };
+        let result = unsafe { syscall!(STAT, self.0, c"".as_ptr(), found.as_mut_ptr(), libc::AT_EMPTY_PATH) };
         // SAFETY: zero is a value, and the kernel may have written another.
         let found = unsafe { found.assume_init() };
         result.is_ok().then_some([found.st_dev, found.st_ino])
