@@ -169,3 +169,18 @@ fn loaded_by_a_running_program() {
         }
     }
 }
+
+/// Helgrind must see the program's own locks, else it reports races that are none.
+#[test]
+fn under_helgrind() {
+    let Some(valgrind) = need("valgrind", "valgrind") else { return };
+    let Some(program) = program("quiet") else { return };
+    let mut command = Command::new(lockswap());
+    command.args(["run", "--lock", "mcs_spin", "--"]).arg(valgrind).args(["--tool=helgrind", "--error-exitcode=9"]);
+    let outcome = run_with_timeout(command.arg(program), LIMIT);
+    assert!(outcome.success(), "{}:\n{}", outcome.ending(), outcome.tail());
+    assert_eq!(outcome.stdout, "40 turns\n");
+    assert!(outcome.stderr.contains("ERROR SUMMARY: 0 errors"), "{}", outcome.stderr);
+    let line = "lockswap: nothing is replaced: Helgrind must see the program's own locks";
+    assert!(outcome.stderr.contains(line), "{}", outcome.stderr);
+}
