@@ -1,5 +1,5 @@
-/* Locks a mutex while the dynamic linker still relocates the program: it calls the resolver of an indirect function then,
-   before the C library has set `environ`. */
+/* Locks a mutex while the dynamic linker still relocates the program: it calls the resolver of an indirect
+   function then, before the C library has set `environ`. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Loads the library that the argument names while four threads are busy with the C library's own locks, and calls the
-   functions of the library from all of them at once. */
+/* Loads the library that the argument names while four threads are busy with the C library's own locks, and calls
+   the functions of the library from all of them at once. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>

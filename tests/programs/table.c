@@ -1,5 +1,5 @@
-/* Prints the line of /proc/self/maps with the word that the jump of pthread_mutex_lock is read from, and calls the function
-   before and after. */
+/* Prints the line of /proc/self/maps with the word that the jump of pthread_mutex_lock is read from, and calls
+   the function before and after. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>

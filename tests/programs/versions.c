@@ -1,5 +1,5 @@
-/* For each function named in the arguments and each version of it that the C library has, says which file the program
-   gets it from: a line "FUNCTION VERSION FILE", with "-" for a search without a version. */
+/* For each function named in the arguments and each version of it that the C library has, says which file the
+   program gets it from: a line "FUNCTION VERSION FILE", with "-" for a search without a version. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,0 +1,71 @@
+//! Threads that end in every way that there is: nobody hangs afterwards, and nothing of them stays.
+
+use lockswap_e2e::{lockswap, program, program_with, run_with_timeout, Outcome};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Locks whose acquisitions keep a node in a thread's pool, lie outside the mutex, or do neither.
+const LOCKS: [&str; 3] = ["mcs_spin", "hmcs", "futex"];
+
+fn on(lock: &str, program: &Path, arguments: &[&str]) -> Outcome {
+    let mut command = Command::new(lockswap());
+    command.args(["run", "--summary", "--lock", lock, "--"]).arg(program).args(arguments);
+    let outcome = run_with_timeout(&mut command, LIMIT);
+    assert!(outcome.success(), "{arguments:?} on {lock}: {}:\n{}", outcome.ending(), outcome.tail());
+    assert!(outcome.stderr.contains(&format!(" on {lock}, ")), "did not run on {lock}:\n{}", outcome.stderr);
+    outcome
+}
+
+/// A queue node takes 64 bytes, and each thread takes five: a node of each thread that stays would be 200 KiB for 4000
+/// threads, all five 1 MiB. What the C library and its allocator keep differs by some pages from run to run.
+fn does_not_grow(how: &str, threads: u32) {
+    const MOST_KIB: i64 = 512;
+    let Some(program) = program("endings") else { return };
+    for lock in LOCKS {
+        let outcome = on(lock, &program, &[how, &threads.to_string()]);
+        let grown: i64 = outcome.stdout.trim().parse().expect("a number of KiB");
+        assert!(grown < MOST_KIB, "{threads} threads ({how}) on {lock} left {grown} KiB");
+    }
+}
+
+#[test]
+fn memory_of_threads_that_return() {
+    does_not_grow("create", 20000);
+}
+
+/// glibc starts them itself, without `pthread_create`.
+#[test]
+fn memory_of_threads_of_timers() {
+    does_not_grow("timers", 4000);
+}
+
+#[test]
+fn memory_of_threads_that_exit_and_lock_in_destructors_of_keys() {
+    does_not_grow("exit", 4000);
+}
+
+#[test]
+fn memory_of_threads_that_are_cancelled() {
+    does_not_grow("cancel", 4000);
+}
+
+#[test]
+fn destructors_of_thread_local_objects() {
+    let Some(program) = program_with("cxx", &["-std=c++17"], "thread_local.cpp", "thread_local") else { return };
+    for lock in LOCKS {
+        assert_eq!(on(lock, &program, &[]).stdout, "2000\n", "{lock}");
+    }
+}
+
+#[test]
+fn cancelled_at_any_instruction() {
+    let Some(program) = program("asynchronous") else { return };
+    for lock in LOCKS {
+        for _ in 0..5 {
+            on(lock, &program, &[]);
+        }
+    }
+}
