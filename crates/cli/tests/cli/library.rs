@@ -156,7 +156,8 @@ fn where_no_folder_is_fit_the_reasons_are_told() {
     let place = Place::new();
     fs::create_dir_all(place.path("cache")).unwrap();
     // The command itself may lie below /tmp.
-    let mounts = "exec 3< \"$1\"; shift; set -- /proc/self/fd/3 \"$@\"
+    let mounts =
+        "while [ \"$1\" != run ]; do command=$1; shift; done; exec 3< \"$command\"; set -- /proc/self/fd/3 \"$@\"
         for dir in cache /tmp /dev/shm; do mount -t tmpfs -o noexec tmpfs $dir; done";
     let Some(mut command) = place.lockswap_with_mounts(mounts, &["run", "--", "echo", "ran"]) else { return };
     let output = command.output().unwrap();
