@@ -64,7 +64,7 @@ fn destructors_of_thread_local_objects() {
 fn cancelled_at_any_instruction() {
     let Some(program) = program("asynchronous") else { return };
     for lock in LOCKS {
-        for _ in 0..5 {
+        for _ in 0..2 {
             on(lock, &program, &[]);
         }
     }
