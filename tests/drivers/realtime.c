@@ -232,7 +232,7 @@ static void by_priority(void) {
     if (!getenv("DRIVER_BY_PRIORITY"))
         skip("not every lock serves by priority: set DRIVER_BY_PRIORITY for one that does");
     stay_off_cpu_0();
-    for (int round = 0; round < 3; round++) {
+    for (int round = 0; round < 2; round++) {
         serve_in_order(false, false);
         serve_in_order(false, true);
     }
@@ -240,7 +240,7 @@ static void by_priority(void) {
 
 static void cond_by_priority(void) {
     stay_off_cpu_0();
-    for (int round = 0; round < 3; round++)
+    for (int round = 0; round < 2; round++)
         serve_in_order(true, false);
 }
 

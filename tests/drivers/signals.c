@@ -79,7 +79,7 @@ static void with_handler(bool tries) {
         atomic_store(&stop, 0);
         for (int i = 0; i < threads; i++)
             all[i] = spawn(hammer, NULL);
-        nap_ms(400);
+        nap_ms(250);
         atomic_store(&stop, 1);
         for (int i = 0; i < threads; i++)
             expected += (long)join(all[i]);

@@ -135,7 +135,7 @@ fn real_time_waiters_by_priority() {
         let entry = all.as_array().expect("an array").iter().find(|lock| lock["id"] == variant.lock.as_str());
         entry.is_some_and(|lock| lock["by_priority"] == "kernel" || lock["by_priority"] == "barging")
     };
-    each_lock("real-time waiters", Which::All, 1, |variant| {
+    each_lock("real-time waiters", Which::Representatives, 1, |variant| {
         let sub_tests = ["realtime_by_priority", "realtime_cond_by_priority"];
         let mut command = variant.command(&[], &driver, &sub_tests.map(String::from));
         if serves(variant) {
