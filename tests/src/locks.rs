@@ -66,30 +66,10 @@ pub fn ids(role: &str) -> Vec<String> {
     chosen.map(|lock| lock["id"].as_str().expect("each lock has an id").to_string()).collect()
 }
 
-/// Locks that stand for all others where each run takes seconds: every way to wait, to lie in the mutex or outside, to
-/// keep a node or none, and every composite.
-const REPRESENTATIVES: [&str; 20] = [
-    "interposed-pthread",
-    "pthreadadapt",
-    "futex",
-    "ttas",
-    "mutexee",
-    "ticket",
-    "partitioned",
-    "mcs_spin",
-    "mcs_stp",
-    "k42",
-    "clh_spin",
-    "hapax",
-    "cna",
-    "c-bo-mcs_stp",
-    "ahmcs",
-    "gcr",
-    "shfllock",
-    "shfllock-b",
-    "asl",
-    "ron-shared",
-];
+/// Locks that stand for all others where each run takes seconds: every way to wait, to lie in the mutex or outside, and to
+/// keep a node or none. `.ci/run` names others for the drivers.
+const REPRESENTATIVES: [&str; 10] =
+    ["interposed-pthread", "futex", "ttas", "mcs_spin", "mcs_stp", "clh_spin", "cna", "ahmcs", "shfllock-b", "asl"];
 
 /// Locks that look at NUMA nodes: they run on a simulated machine with two nodes, too.
 const NUMA: [&str; 6] = ["cna", "shfllock", "c-", "hmcs", "ahmcs", "hbo"];

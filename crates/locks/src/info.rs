@@ -221,8 +221,8 @@ impl LockInfo {
             "hbo" | "mcs_stp" | "clh_stp" | "malth_stp" | "c-bo-mcs_stp" | "shfllock-b" => ByPriority::Barging,
             _ if self.family == Family::Native => ByPriority::Kernel,
             // Five leave the lock free although others wait, but not for whoever asks: `mcs-timepub` where none of them has a
-            // CPU, `ron` and `ron-shared` where none was the first to wait on its CPU, `c-bo-mcs_spin` after a batch, and `gcr`
-            // where all of them are passive.
+            // CPU, `ron` and `ron-shared` where none was the first to wait on its CPU, `c-bo-mcs_spin` after a
+            // batch or a holder that did not queue, and `gcr` where all of them are passive.
             _ => ByPriority::No,
         }
     }

@@ -55,10 +55,11 @@ fn foreign(interpreter: &str, loader: &Path) -> Result<Check, Check> {
         Some(version) if version < OLDEST => {
             let (major, minor) = version;
             let what = format!(
-                "dynamic, loaded by {interpreter} with glibc {major}.{minor}, older than {}.{}: it runs as without lockswap",
+                "dynamic, loaded by {interpreter} with glibc {major}.{minor}, older than {}.{}: lockswap cannot be loaded into it",
                 OLDEST.0, OLDEST.1
             );
-            Err(Check::problem(NAME, what, "use a build of it for a newer glibc"))
+            let remedy = "start it without 'lockswap run', or use a build of it for a newer glibc";
+            Err(Check::problem(NAME, what, remedy))
         }
         Some((major, minor)) => {
             Ok(Check::ok(NAME, format!("dynamic, loaded by {interpreter} with glibc {major}.{minor}")))

@@ -79,7 +79,7 @@ pub unsafe fn let_holder_finish(mutex: *mut pthread_mutex_t) {
     const YIELDS: u32 = 4;
     // SAFETY: as for this call.
     let ours = unsafe { Mutex::of(mutex) };
-    if ours.is_glibcs() || ops().waiting == WaitingPolicy::Adaptive {
+    if ours.is_glibcs() || ops().waiting == WaitingPolicy::Adaptive || !Native::yields_are_allowed() {
         return;
     }
     for _ in 0..YIELDS {
