@@ -20,7 +20,7 @@ fn sandbox() -> Option<PathBuf> {
 /// The program installs the filter when it runs already.
 fn installed(how: &str) {
     let Some(program) = sandbox() else { return };
-    each_lock(how, Which::All, 1, |variant: &Variant| {
+    each_lock(how, Which::Representatives, 1, |variant: &Variant| {
         let directory = lockswap_e2e::scratch_dir();
         let statistics = directory.path().join("stats.json");
         let options = ["--stats-json", statistics.to_str().expect("temporary directories have plain names")];
