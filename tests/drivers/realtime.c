@@ -202,7 +202,9 @@ static void *take_number(void *argument) {
 }
 
 static void serve_in_order(bool on_cond, bool timed) {
-    struct ordered o = {.mutex = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER, .on_cond = on_cond, .timed = timed};
+    struct ordered o = {.mutex = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER};
+    o.on_cond = on_cond;
+    o.timed = timed;
     struct ordered_waiter all[WAITERS];
     pthread_t threads[WAITERS];
     if (!on_cond)

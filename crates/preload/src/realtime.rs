@@ -12,8 +12,8 @@
 //! Where a release hands the lock to the next in the queue, nothing can be done: one line on stderr says so.
 //!
 //! For that each call on such a mutex takes the slow path, once the process is known to have real-time threads: from its
-//! start, or because it calls a function below. The kernel is asked for a thread's priority each time that it waits. Threads that
-//! another process makes real-time ones go unseen.
+//! start, or because it calls a function below. The kernel is asked for a thread's priority each time that it waits.
+//! Threads that another process makes real-time ones go unseen.
 
 use crate::functions::{ACTIVE, REAL};
 use crate::message::complain;
