@@ -55,11 +55,13 @@ pub unsafe fn reason(environment: &Environment) -> Option<Reason> {
         Some(Reason::OtherLibrary)
     } else if only.is_some_and(|only| !is_this_program(only.to_bytes())) {
         Some(Reason::OtherProgram)
+        // SAFETY: as for this call.
     } else if let Some(name) = unsafe { checker(environment) } {
         Some(Reason::Checker(name))
     } else {
         // SAFETY: a C string.
         let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"pthread_cond_wait".as_ptr()) };
+        // SAFETY: reads the auxiliary vector.
         let entry = unsafe { libc::getauxval(libc::AT_ENTRY) } as usize;
         (base_of(found.addr())? == base_of(entry)?).then_some(Reason::OwnFunctions)
     }
