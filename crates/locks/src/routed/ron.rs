@@ -93,20 +93,23 @@ impl<P: Platform, S: Stops<P>> Routed<P, S> {
             if self.stops.take(lock, rank) {
                 return Some(());
             }
+            self.acquire_or_raise().then(|| self.stops.leave(lock, rank))
+        });
+    }
+
+    /// Acquires the lock if it is free, and sees to it that the state is CONTENDED otherwise: one look, after which nobody
+    /// passes the caller by finding the lock free. Each repetition means that the lock has changed hands.
+    fn acquire_or_raise(&self) -> bool {
+        loop {
             // ORDER(last look): SeqCst with `enter` and with what `travel` does before it lets go.
             match self.state.load(Ordering::SeqCst) {
-                FREE if self.acquire_free() => {
-                    self.stops.leave(lock, rank);
-                    Some(())
-                }
+                FREE if self.acquire_free() => return true,
                 // ORDER(raise): Release pairs with the Acquire in `travel`; publishes the mark at the stop.
-                HELD => {
-                    let _ = self.state.compare_exchange(HELD, CONTENDED, Ordering::Release);
-                    None
-                }
-                _ => None,
+                HELD if self.state.compare_exchange(HELD, CONTENDED, Ordering::Release).is_ok() => return false,
+                CONTENDED => return false,
+                _ => {}
             }
-        });
+        }
     }
 
     /// Hands the lock to the next waiter along the route.
@@ -120,16 +123,16 @@ impl<P: Platform, S: Stops<P>> Routed<P, S> {
             if let Some(rank) = next() {
                 return self.stops.serve(lock, rank);
             }
-            // ORDER(last look): SeqCst with the loads in `waits`, `enter` and the load in `wait`: a waiter that the look
-            // below misses sees HELD, or FREE.
-            self.state.store(HELD, Ordering::SeqCst);
+            // ORDER(last look): SeqCst with the loads in `waits`, `enter` and `acquire_or_raise`: a waiter that the look
+            // below misses sees HELD, or FREE. A store would do, but in qemu-user on x86-64 SeqCst loads overtake it.
+            self.state.swap(HELD, Ordering::SeqCst);
             // ORDER(hand-off): Release pairs with the Acquire of the next acquisition; publishes the critical section, and
             // keeps the look before the end of the lock's memory.
             // LAST: the lock may be destroyed after this exchange.
             if next().is_none() && self.state.compare_exchange(HELD, FREE, Ordering::Release).is_ok() {
                 return;
             }
-            // ORDER(raise): Acquire pairs with the Release in `wait`: the next look finds whoever made the exchange fail.
+            // ORDER(raise): Acquire pairs with the Release in `acquire_or_raise`: the next look finds whoever made the exchange fail.
             self.state.swap(CONTENDED, Ordering::Acquire);
         }
     }
