@@ -1,26 +1,75 @@
 //! Draws what the crate can draw into a folder, to look at: `cargo run --release -p lockswap-plot --example gallery DIR`.
 
-use lockswap_plot::{cdf, Axis, Chart, Format, HeatMap, Mark, Reference, Series, Shape};
+use lockswap_plot::{
+    cdf, Axis, Chart, Emphasis, Format, HeatMap, Look, Mark, Reference, Row, Rows, Series, Shape, Theme,
+};
 use std::error::Error;
 use std::path::PathBuf;
 
+/// Draws a picture with a look.
+type Draw = Box<dyn Fn(Look) -> Vec<u8>>;
+
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(std::env::args().nth(1).ok_or("name a folder")?);
-    let charts = [("throughput", throughput()), ("slo", slo()), ("latency", latency())];
-    for (name, chart) in charts {
+    let mut pictures: Vec<(String, Draw)> = Vec::new();
+    for (name, chart) in [("throughput", throughput()), ("slo", slo()), ("latency", latency())] {
         println!("{}", chart.terminal(100));
-        for format in [Format::Svg, Format::Png] {
-            let extension = if format == Format::Svg { "svg" } else { "png" };
-            std::fs::write(folder.join(name).with_extension(extension), chart.render(format))?;
-        }
+        pictures.push((name.into(), Box::new(move |look| chart.render(look))));
+    }
+    for (name, rows) in [("ratios", ratios()), ("many-ratios", many_ratios()), ("bars", bars())] {
+        println!("{}", rows.terminal(100));
+        pictures.push((name.into(), Box::new(move |look| rows.render(look))));
     }
     for side in [2, 16, 64, 256] {
         let map = heat(side);
         println!("{}", map.terminal(100));
-        std::fs::write(folder.join(format!("heat{side}.svg")), map.render(Format::Svg))?;
-        std::fs::write(folder.join(format!("heat{side}.png")), map.render(Format::Png))?;
+        pictures.push((format!("heat{side}"), Box::new(move |look| map.render(look))));
+    }
+    for (name, draw) in pictures {
+        std::fs::write(folder.join(format!("{name}.svg")), draw(Format::Svg.into()))?;
+        std::fs::write(folder.join(format!("{name}.png")), draw(Format::Png.into()))?;
+        for width in [400.0, 1600.0] {
+            let look = Look::new(Format::Png).width(width);
+            std::fs::write(folder.join(format!("{name}-{width}.png")), draw(look))?;
+            std::fs::write(folder.join(format!("{name}-{width}-dark.png")), draw(look.theme(Theme::Dark)))?;
+        }
     }
     Ok(())
+}
+
+const FOOTER: &str =
+    "lockswap 0.1.0, seed 1: lockswap sim --machine xeon-e5-2699v3 --workload kv --locks mcs_spin,cna,ron \
+                      --threads 1,2,4,8,16,36,70 --seeds 5 --plot throughput=cna.svg";
+
+fn ratios() -> Rows {
+    let rows = vec![
+        Row::new("cna", 1.32).interval(1.25, 1.39).note("+32 %"),
+        Row::new("mcs_spin", 1.18).interval(1.1, 1.24).note("+18 %"),
+        Row::new("ron", 1.06).interval(0.98, 1.13).note("no difference"),
+        Row::new("pthread", 1.0).emphasis(Emphasis::Baseline).note("baseline"),
+        Row::new("ticket", 0.81).interval(0.75, 2.9).note("-19 %"),
+        Row::new("c-bo-mcs_spin", 0.44).interval(0.41, 0.46).note("2.3 times slower"),
+        Row::without_value("ttas").note("crashed: signal 11 (SIGSEGV)"),
+        Row::without_value("hapax").note("ran longer than 60 s"),
+    ];
+    Rows::ratios("./server --threads 8", "throughput, times pthread (above 1 is better)", rows).footer(FOOTER)
+}
+
+fn many_ratios() -> Rows {
+    let row = |n: i32| {
+        let value = 1.07f64.powi(n - 25);
+        Row::new(format!("lock-{n}"), value).interval(value * 0.95, value * 1.06).note(format!("{value:.2}x"))
+    };
+    Rows::ratios("All locks", "time, times pthread (below 1 is better)", (0..52).map(row).collect()).lower_is_better()
+}
+
+fn bars() -> Rows {
+    let locks = [("cna", 5.2e6), ("mcs_spin", 4.1e6), ("ticket", 1.3e6), ("pthread", 2.4e6), ("ttas", 0.4e6)];
+    let row = |(name, value): (&str, f64)| {
+        Row::new(name, value).interval(0.9 * value, 1.07 * value).note(format!("{:.1}M", value / 1e6))
+    };
+    let title = "Throughput of kv with 36 threads on 2 Xeon E5-2699 v3, simulated";
+    Rows::bars(title, "operations per second", locks.map(row).to_vec()).footer(FOOTER)
 }
 
 fn throughput() -> Chart {

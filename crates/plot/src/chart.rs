@@ -3,7 +3,7 @@
 use crate::picture;
 use crate::scale::Scale;
 use crate::terminal;
-use crate::Format;
+use crate::Look;
 
 /// A chart of named series over two axes.
 ///
@@ -31,8 +31,8 @@ impl Chart {
     }
 
     /// The bytes of a file with the picture.
-    pub fn render(&self, format: Format) -> Vec<u8> {
-        picture::chart(self, format)
+    pub fn render(&self, look: impl Into<Look>) -> Vec<u8> {
+        picture::chart(self, look.into())
     }
 
     /// The chart in characters: at most `columns` wide (40 at least), 24 lines high and a legend, plain Unicode.

@@ -1,7 +1,7 @@
 //! What a heat map shows.
 
 use crate::scale::Scale;
-use crate::{picture, terminal, Axis, Format};
+use crate::{picture, terminal, Axis, Look};
 
 /// A square of values, for instance the latency between each two CPUs.
 #[derive(Clone, Debug)]
@@ -22,8 +22,8 @@ pub struct HeatMap {
 
 impl HeatMap {
     /// The bytes of a file with the picture.
-    pub fn render(&self, format: Format) -> Vec<u8> {
-        picture::heat_map(self, format)
+    pub fn render(&self, look: impl Into<Look>) -> Vec<u8> {
+        picture::heat_map(self, look.into())
     }
 
     /// The map in characters, at most `columns` wide (40 at least), plain Unicode. Where the values do not fit, shades stand

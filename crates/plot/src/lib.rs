@@ -1,9 +1,10 @@
 //! Charts and heat maps: for the terminal, as SVG and as PNG.
 //!
 //! - [`Chart`] is what a chart shows: named series of points, two axes, reference lines, marked points.
+//! - [`Rows`] are values with names, one below the other: ratios to a baseline with their intervals, or bars.
 //! - [`HeatMap`] is a square of values, for instance the latency between each two CPUs.
-//! - [`Format`] follows from a file's name; `render` gives the bytes of the file, and whoever writes it does so atomically
-//!   (`lockswap_study::export::OutputFile`).
+//! - [`Format`] follows from a file's name, and a [`Look`] adds the width and the colours (for light or dark paper); `render`
+//!   gives the bytes of the file, and whoever writes it does so atomically (`lockswap_study::export::OutputFile`).
 //! - `terminal` draws the same in plain Unicode, as wide as it is told.
 //!
 //! Pictures look alike everywhere: the font is part of the program. Colours are told apart by colour-blind readers, and
@@ -25,10 +26,14 @@
 mod chart;
 mod format;
 mod heat_map;
+mod look;
 mod picture;
+mod rows;
 mod scale;
 mod terminal;
 
 pub use chart::{cdf, Axis, Chart, Mark, Reference, Series, Shape};
 pub use format::{Format, UnknownFormat};
 pub use heat_map::HeatMap;
+pub use look::{Look, Theme};
+pub use rows::{Emphasis, Row, Rows};

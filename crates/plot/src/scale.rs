@@ -63,12 +63,17 @@ impl Scale {
     /// About `count` round values at most, ascending, with their labels.
     pub fn ticks(&self, count: usize) -> Vec<(f64, String)> {
         let inside = |value: &f64| (-1e-9..=1.0 + 1e-9).contains(&self.position(*value));
-        let values: Vec<f64> = if !self.wanted.is_empty() {
-            self.wanted.iter().copied().filter(|value| !self.log || *value > 0.0).filter(inside).collect()
-        } else if self.log && self.to / self.from >= 10.0 {
-            self.powers(count).into_iter().filter(inside).collect()
-        } else {
-            round_steps(self.from, self.to, count).into_iter().filter(inside).collect()
+        let wanted = || self.wanted.iter().copied().filter(|value| !self.log || *value > 0.0).filter(inside).collect();
+        let powers = || self.powers(count).into_iter().filter(inside).collect();
+        let steps = || round_steps(self.from, self.to, count).into_iter().filter(inside).collect();
+        let values: Vec<f64> = match self.to / self.from {
+            _ if !self.wanted.is_empty() => wanted(),
+            ratio if self.log && ratio >= 10.0 => powers(),
+            // Between powers of ten equal steps are round, too, but too far apart at the lower end of a wide range.
+            ratio if self.log && ratio >= 3.0 => {
+                Some(powers()).filter(|v: &Vec<f64>| v.len() >= 3).unwrap_or_else(steps)
+            }
+            _ => steps(),
         };
         let step = values.windows(2).map(|pair| pair[1] - pair[0]).fold(f64::INFINITY, f64::min);
         let most = values.iter().fold(0.0f64, |most, value| most.max(value.abs()));
@@ -152,6 +157,7 @@ mod tests {
         assert_eq!(labels(Axis::log(""), &[1.0, 1e6], 8), ["1", "10", "100", "1000", "10k", "100k", "1M"]);
         assert_eq!(labels(Axis::log(""), &[10.0, 1000.0], 7), ["10", "20", "50", "100", "200", "500", "1000"]);
         assert_eq!(labels(Axis::log(""), &[2.0, 5.0], 4), ["2", "3", "4", "5"]);
+        assert_eq!(labels(Axis::log(""), &[0.4, 2.5], 5), ["0.5", "1", "2"]);
         assert_eq!(labels(Axis::log("").ticks([1.0, 2.0, 64.0]), &[1.0, 8.0], 4), ["1", "2"]);
     }
 

@@ -1,6 +1,6 @@
 //! What is in the files.
 
-use lockswap_plot::{Axis, Chart, Format, HeatMap, Mark, Reference, Series};
+use lockswap_plot::{Axis, Chart, Format, HeatMap, Look, Mark, Reference, Row, Rows, Series, Theme};
 
 fn chart() -> Chart {
     let mut chart = Chart::new("Title & more", Axis::log("threads"), Axis::linear("M ops/s"));
@@ -89,5 +89,64 @@ fn pictures_of_nothing_and_of_extremes_are_pictures() {
         for side in [0, 1, 300] {
             assert!(map(side).render(format).len() > 500);
         }
+    }
+}
+
+fn ratios() -> Rows {
+    let rows = vec![
+        Row::new("mcs & more", 2.0).interval(1.8, 2.2).note("2.0x"),
+        Row::new("ticket", 0.99).interval(0.9, 1.1).note("no difference"),
+        Row::new("ttas", 0.5).interval(0.4, 0.6).note("2.0x slower"),
+        Row::without_value("hapax").note("crashed"),
+    ];
+    Rows::ratios("A program", "times pthread", rows).footer("lockswap 1.2.3: lockswap compare")
+}
+
+fn bars() -> Rows {
+    let rows = vec![Row::new("a lock with a name that is long", 3e6).note("3.0M"), Row::new("b", 2e6)];
+    Rows::bars("a title ".repeat(30), "operations per second", rows).footer("a_command_without_blanks".repeat(40))
+}
+
+#[test]
+fn rows_of_ratios_have_every_word_and_a_colour_for_better_worse_and_neither() {
+    let text = String::from_utf8(ratios().render(Format::Svg)).unwrap();
+    for word in ["mcs &amp; more", "ticket", "ttas", "hapax", "crashed", "2.0x", "times pthread", "lockswap 1.2.3"] {
+        assert!(text.contains(word), "{word}");
+    }
+    let (.., pixels) = decode(&ratios().render(Look::new(Format::Png).width(600.0)));
+    let of = |colour: [u8; 3]| pixels.chunks_exact(3).filter(|pixel| **pixel == colour).count();
+    let counts = [[0, 114, 178], [213, 94, 0], [188, 188, 188]].map(of);
+    assert!(counts.iter().all(|count| *count > 200), "{counts:?}");
+}
+
+/// Whatever the width is, no picture writes over its edge.
+#[test]
+fn nothing_touches_the_edge_of_a_narrow_or_a_wide_picture() {
+    for width in [100.0, 400.0, 900.0, 1600.0] {
+        for (theme, paper) in [(Theme::Light, [255; 3]), (Theme::Dark, [24, 26, 30])] {
+            let look = Look::new(Format::Png).width(width).theme(theme);
+            for (name, bytes) in [("ratios", ratios().render(look)), ("bars", bars().render(look))] {
+                let (wide, high, pixels) = decode(&bytes);
+                assert_eq!(wide, 2 * width.max(320.0) as usize, "{name}");
+                let blank = |x: usize, y: usize| pixels[3 * (y * wide + x)..][..3] == paper;
+                let across = (0..wide).all(|x| (0..6).all(|n| blank(x, n) && blank(x, high - 1 - n)));
+                let down = (0..high).all(|y| (0..6).all(|n| blank(n, y) && blank(wide - 1 - n, y)));
+                assert!(across && down, "{name}, {width} wide, {theme:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_svg_turns_dark_with_its_reader_unless_told_otherwise() {
+    let of = |theme| String::from_utf8(ratios().render(Look::new(Format::Svg).theme(theme))).unwrap();
+    assert!(of(Theme::Auto).contains("prefers-color-scheme: dark") && of(Theme::Auto).contains("fill=\"#FFFFFF\""));
+    assert!(!of(Theme::Light).contains("prefers-color-scheme") && of(Theme::Light).contains("fill=\"#FFFFFF\""));
+    assert!(!of(Theme::Dark).contains("prefers-color-scheme") && !of(Theme::Dark).contains("fill=\"#FFFFFF\""));
+    // Each colour that is drawn has one for dark paper.
+    let all = of(Theme::Auto);
+    let (style, drawing) = all.split_once("</style>").unwrap();
+    for colour in drawing.split("fill=\"#").skip(1).map(|rest| &rest[..6]) {
+        assert!(style.contains(&format!("[fill=\"#{colour}\"]")), "{colour}");
     }
 }

@@ -1,9 +1,9 @@
 //! A line chart on paper.
 
-use super::canvas::{render, Anchor, Ink, Paper, Point, BLACK, COLOURS, GREY, PALE, TEXT, WHITE};
+use super::canvas::{length, render, Anchor, Ink, Paper, Point, BLACK, COLOURS, GREY, PALE, TEXT, WHITE};
 use crate::chart::{Chart, Series, Shape};
 use crate::scale::Scale;
-use crate::Format;
+use crate::Look;
 
 const SIZE: Point = (900.0, 540.0);
 const SYMBOLS: usize = 6;
@@ -15,8 +15,8 @@ const LEGEND_PITCH: f64 = 21.0;
 const SYMBOL_PITCH: f64 = 110.0;
 
 /// The bytes of a file with the picture.
-pub fn chart(chart: &Chart, format: Format) -> Vec<u8> {
-    render(SIZE, format, |paper| draw(chart, paper))
+pub fn chart(chart: &Chart, look: Look) -> Vec<u8> {
+    render(SIZE, look, |paper| draw(chart, paper))
 }
 
 /// A rectangle by two corners, the first above and to the left.
@@ -56,9 +56,8 @@ fn draw(chart: &Chart, paper: &dyn Paper) {
     paper.tile((0.0, 0.0), SIZE, WHITE);
     let (x, y) = chart.scales();
     let (x_ticks, y_ticks) = (x.ticks(9), y.ticks(7));
-    let widest = |labels: &mut dyn Iterator<Item = &str>, size| {
-        labels.map(|label| paper.length(label, size)).fold(0.0, f64::max)
-    };
+    let widest =
+        |labels: &mut dyn Iterator<Item = &str>, size| labels.map(|label| length(label, size)).fold(0.0, f64::max);
     let names = widest(&mut chart.series.iter().map(|series| series.name.as_str()), TEXT);
     let aside = if names > 0.0 { names + 46.0 } else { 0.0 };
     let labels = widest(&mut y_ticks.iter().map(|tick| tick.1.as_str()), TEXT);
@@ -68,12 +67,12 @@ fn draw(chart: &Chart, paper: &dyn Paper) {
 
     let Frame { from, to } = frame;
     let room = SIZE.0 - from.0 - 12.0;
-    let size = TITLE * (room / paper.length(&chart.title, TITLE).max(1.0)).min(1.0);
+    let size = TITLE * (room / length(&chart.title, TITLE).max(1.0)).min(1.0);
     paper.text(&chart.title, (from.0, 24.0), Anchor::Left, size, BLACK, false);
     let mut free = f64::NEG_INFINITY;
     for (value, label) in &x_ticks {
         let at = plot.at((*value, 0.0)).0;
-        let half = paper.length(label, TEXT) / 2.0;
+        let half = length(label, TEXT) / 2.0;
         paper.line(&[(at, from.1), (at, to.1)], PALE, 1.0);
         if at - half > free {
             paper.text(label, (at, to.1 + 14.0), Anchor::Middle, TEXT, BLACK, false);
@@ -242,7 +241,7 @@ impl Plot<'_> {
         for mark in chart.marks.iter().filter(|mark| chart.x.shows(mark.x) && chart.y.shows(mark.y)) {
             let at = self.at((mark.x, mark.y));
             if self.frame.holds(at) {
-                let (w, d) = (self.paper.length(&mark.label, TEXT) / 2.0, 15.0);
+                let (w, d) = (length(&mark.label, TEXT) / 2.0, 15.0);
                 let aside = w + d;
                 let near = [(0.0, -22.0), (0.0, 22.0), (aside, 0.0), (-aside, 0.0)];
                 let corners = [(w + 8.0, -18.0), (-w - 8.0, -18.0), (w + 8.0, 18.0), (-w - 8.0, 18.0)];
@@ -252,7 +251,7 @@ impl Plot<'_> {
             }
         }
         for (ends, label) in rulers {
-            let w = self.paper.length(label, TEXT) / 2.0 + 6.0;
+            let w = length(label, TEXT) / 2.0 + 6.0;
             let places: Vec<Point> = if ends[0].0 == ends[1].0 {
                 let heights = [0.0, 0.25, 0.5, 0.75, 1.0].map(|s| from.1 + 12.0 + s * (to.1 - from.1 - 24.0));
                 heights.iter().flat_map(|y| [(ends[0].0 + w, *y), (ends[0].0 - w, *y)]).collect()
@@ -277,7 +276,7 @@ impl Plot<'_> {
         if label.is_empty() {
             return;
         }
-        let half = (self.paper.length(label, TEXT) / 2.0 + 3.0, 10.0);
+        let half = (length(label, TEXT) / 2.0 + 3.0, 10.0);
         let around = |at: Point| Frame { from: (at.0 - half.0, at.1 - half.1), to: (at.0 + half.0, at.1 + half.1) };
         let hidden = |place: &Frame| {
             let crossed = |a: Point, b: Point| usize::from(clip(a, b, place).is_some());

@@ -1,9 +1,9 @@
 //! A heat map on paper.
 
-use super::canvas::{render, Anchor, Ink, Paper, Point, BLACK, GREY, TEXT, WHITE};
+use super::canvas::{length, render, Anchor, Ink, Paper, Point, BLACK, GREY, TEXT, WHITE};
 use crate::heat_map::cell as text;
 use crate::scale::Scale;
-use crate::{Format, HeatMap};
+use crate::{HeatMap, Look};
 use plotters::style::colors::colormaps::{ColorMap, ViridisRGB};
 use plotters::style::RGBColor;
 
@@ -15,10 +15,10 @@ const COLOURS: f64 = 63.0;
 const SEAM: f64 = 0.5;
 
 /// The bytes of a file with the picture.
-pub fn heat_map(map: &HeatMap, format: Format) -> Vec<u8> {
+pub fn heat_map(map: &HeatMap, look: Look) -> Vec<u8> {
     let top = if map.title.is_empty() { 52.0 } else { 84.0 };
     let size = (SIDE + 180.0, top + SIDE + 24.0);
-    render(size, format, |paper| draw(map, paper, size, (70.0, top)))
+    render(size, look, |paper| draw(map, paper, size, (70.0, top)))
 }
 
 fn draw(map: &HeatMap, paper: &dyn Paper, size: Point, corner: Point) {
@@ -56,7 +56,7 @@ fn colour(share: f64) -> Ink {
 
 /// The values in the cells, as large as they fit.
 fn numbers(map: &HeatMap, paper: &dyn Paper, corner: Point, cell: f64, shade: impl Fn(f64) -> f64) {
-    let widest = map.shown().map(|value| paper.length(&text(value), TEXT)).fold(1.0, f64::max);
+    let widest = map.shown().map(|value| length(&text(value), TEXT)).fold(1.0, f64::max);
     let size = TEXT * ((cell - 6.0) / widest).min(1.0);
     if size < 7.0 {
         return;
@@ -76,7 +76,7 @@ fn numbers(map: &HeatMap, paper: &dyn Paper, corner: Point, cell: f64, shade: im
 
 /// The names of rows and columns, as many as fit.
 fn names(map: &HeatMap, paper: &dyn Paper, corner: Point, cell: f64) {
-    let widest = map.names.iter().map(|name| paper.length(name, TEXT)).fold(1.0, f64::max);
+    let widest = map.names.iter().map(|name| length(name, TEXT)).fold(1.0, f64::max);
     let every = |room: f64| [1, 2, 4, 8, 16, 32, 64, 128].into_iter().find(|n| *n as f64 * cell >= room).unwrap_or(256);
     let (in_rows, in_columns) = (every(16.0), every(widest + 8.0));
     for (index, name) in map.names.iter().enumerate() {

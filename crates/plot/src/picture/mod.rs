@@ -3,6 +3,9 @@
 mod canvas;
 mod chart;
 mod heat_map;
+mod page;
+mod rows;
 
 pub use chart::chart;
 pub use heat_map::heat_map;
+pub use rows::rows;

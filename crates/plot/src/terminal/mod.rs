@@ -2,9 +2,11 @@
 
 mod chart;
 mod heat_map;
+mod rows;
 
 pub use chart::chart;
 pub use heat_map::heat_map;
+pub use rows::rows;
 
 /// Less than this holds no chart.
 const LEAST_COLUMNS: usize = 40;
