@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 
 use clap::ValueEnum;
-use lockswap_platform::{parse_duration, Ns};
+use lockswap_platform::Ns;
 
+use crate::duration;
 use crate::error::{UserError, USAGE};
 
 /// Options for the locks `asl*`.
@@ -14,7 +15,7 @@ pub struct AslArgs {
     #[arg(long, value_name = "LOCK", value_enum)]
     pub asl_fifo: Option<Fifo>,
     /// Longest time that a thread on a little core stands back, such as 500us [default: 100ms]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration::with_unit)]
     pub asl_max_window: Option<Ns>,
 }
 
@@ -65,7 +66,7 @@ impl AslArgs {
 
     /// What the program's environment has for it.
     pub fn environment(&self) -> Option<(OsString, Option<OsString>)> {
-        self.asl_max_window.map(|ns| ("LOCKSWAP_ASL_MAX_WINDOW".into(), Some(time_as_option(ns).into())))
+        self.asl_max_window.map(|ns| ("LOCKSWAP_ASL_MAX_WINDOW".into(), Some(duration::as_option(ns).into())))
     }
 }
 
@@ -83,7 +84,7 @@ pub struct Slo {
 pub fn slo_variable(slos: &[Slo]) -> (OsString, Option<OsString>) {
     const NAME: &str = "LOCKSWAP_SLO";
     let inherited = std::env::var_os(NAME).filter(|others| !others.is_empty());
-    let ours = slos.iter().map(|slo| format!("{}={}", slo.id, time_as_option(slo.ns)).into());
+    let ours = slos.iter().map(|slo| format!("{}={}", slo.id, duration::as_option(slo.ns)).into());
     let entries: Vec<OsString> = inherited.into_iter().chain(ours).collect();
     (NAME.into(), Some(entries.join(",".as_ref())))
 }
@@ -92,19 +93,7 @@ pub fn slo_variable(slos: &[Slo]) -> (OsString, Option<OsString>) {
 pub fn slo(text: &str) -> Result<Slo, String> {
     let wrong = || "give an epoch's number and a time, as in 5=50us".to_owned();
     let (id, time) = text.split_once('=').ok_or_else(wrong)?;
-    Ok(Slo { id: id.parse().map_err(|_| wrong())?, ns: duration(time)? })
-}
-
-/// Reads a time with its unit.
-pub fn duration(text: &str) -> Result<Ns, String> {
-    parse_duration(text).ok_or_else(|| "give a time with its unit, as in 50us, 1.5ms or 2s, at most an hour".to_owned())
-}
-
-/// A time as options take it: `50us`.
-pub fn time_as_option(ns: Ns) -> String {
-    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
-    let found = units.into_iter().find(|(unit, _)| ns > 0 && ns.is_multiple_of(*unit));
-    found.map_or_else(|| format!("{ns}ns"), |(unit, name)| format!("{}{name}", ns / unit))
+    Ok(Slo { id: id.parse().map_err(|_| wrong())?, ns: duration::with_unit(time)? })
 }
 
 /// A time for people, with three digits: `12.3 us`.
@@ -150,14 +139,6 @@ mod tests {
         }
         let (_, value) = slo_variable(&[Slo { id: 5, ns: 50_000 }, Slo { id: 7, ns: 0 }]);
         assert_eq!(value.unwrap(), "5=50us,7=0ns");
-    }
-
-    #[test]
-    fn times_as_options_come_back() {
-        for ns in [0, 7, 1_000, 1_001, 50_000, 1_500_000, 100_000_000, 3_600_000_000_000] {
-            assert_eq!(duration(&time_as_option(ns)), Ok(ns));
-        }
-        assert_eq!(time_as_option(50_000), "50us");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::error::{UserError, USAGE};
 use crate::little::{self, Little};
 use crate::only::OnlyArgs;
 use crate::selection::{known, Selection, INTERPOSED, PLAIN, VARIABLES};
-use crate::{hidden, terminal};
+use crate::{duration, hidden, terminal};
 
 /// Runs a program on several locks in turn and says what the difference is worth.
 #[derive(clap::Args)]
@@ -56,8 +56,8 @@ pub struct CompareArgs {
     /// The metric is better when it is lower, such as a latency
     #[arg(long, requires = "metric")]
     lower_is_better: bool,
-    /// Longest run in seconds [default: 60, or ten times the plain program's slowest run if that is more]
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    /// Longest run, such as 90s or 5m [default: 60, or ten times the plain program's slowest run if that is more]
+    #[arg(long, value_name = "TIME", value_parser = duration::patience)]
     timeout: Option<Duration>,
     /// Measures a program although it exits with a status other than 0 without lockswap
     #[arg(long)]
@@ -116,13 +116,6 @@ const BUILT_IN_THREADS: usize = 16;
 
 /// The built-in workload's name in tables.
 const BUILT_IN: &str = "built-in key-value workload";
-
-/// Reads a number of seconds above 0.
-pub fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "give a number of seconds, as in 2.5".to_owned())?;
-    let sensible = Duration::try_from_secs_f64(seconds).ok().filter(|d| !d.is_zero() && seconds < 1e9);
-    sensible.ok_or_else(|| "give a positive number of seconds".to_owned())
-}
 
 /// Runs `lockswap compare`.
 pub fn run(args: CompareArgs) -> anyhow::Result<ExitCode> {

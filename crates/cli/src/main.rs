@@ -8,6 +8,7 @@ mod checked;
 mod compare;
 mod counting;
 mod doctor;
+mod duration;
 mod elf;
 mod error;
 mod folder;

@@ -17,8 +17,8 @@ use lockswap_study::metric::Metric;
 use lockswap_study::runner::Interrupt;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::asl::{duration, AslArgs};
-use crate::compare::seconds;
+use crate::asl::AslArgs;
+use crate::duration;
 use crate::error::{UserError, USAGE};
 use crate::terminal;
 use curve::Curve;
@@ -32,10 +32,10 @@ pub struct SloArgs {
     #[arg(long, value_name = "ID", allow_negative_numbers = true)]
     epoch: i32,
     /// The lowest target, such as 10us
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration::with_unit)]
     from: Ns,
     /// The highest target, such as 1ms
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration::with_unit)]
     to: Ns,
     /// Number of targets, each the same factor above the one before
     #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(2..=1000))]
@@ -48,8 +48,8 @@ pub struct SloArgs {
     metric: Option<String>,
     #[command(flatten)]
     asl: AslArgs,
-    /// Longest run in seconds [default: 60, or ten times the plain program's slowest run if that is more]
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    /// Longest run, such as 90s or 5m [default: 60, or ten times the plain program's slowest run if that is more]
+    #[arg(long, value_name = "TIME", value_parser = duration::patience)]
     timeout: Option<Duration>,
     /// Draws throughput over the targets, as SVG or PNG
     #[arg(long, value_name = "FILE")]

@@ -1,10 +1,12 @@
 //! `lockswap torture`: every lock under everything that programs do to locks, in a process of its own.
 
+use crate::duration::{as_option, within};
 use crate::error::{UserError, USAGE};
 use crate::selection::{known, Selection, PLAIN, VARIABLES};
 use crate::{hidden, terminal};
 use anyhow::Context;
 use lockswap_locks::registry::{self, Role};
+use lockswap_platform::Ns;
 use lockswap_study::export::OutputFile;
 use lockswap_study::machine::Machine;
 use lockswap_study::model::Exit;
@@ -15,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -35,9 +38,9 @@ pub struct TortureArgs {
     /// Tests every lock that `lockswap list` shows (the default)
     #[arg(long)]
     all: bool,
-    /// Seconds for each lock
-    #[arg(long, value_name = "N", default_value_t = 4.0, value_parser = seconds)]
-    seconds: f64,
+    /// Time for each lock
+    #[arg(long, alias = "seconds", value_name = "TIME", default_value = "4s", value_parser = within(TIMES))]
+    time: Ns,
     /// What the threads do depends on this alone [default: another one each time]
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
@@ -45,9 +48,9 @@ pub struct TortureArgs {
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', default_value = "2,4,16,64",
           value_parser = clap::value_parser!(u16).range(2..=2000))]
     threads: Vec<u16>,
-    /// Seconds after which a lock that is wanted and that nobody gets has failed
-    #[arg(long, value_name = "N", default_value_t = 10.0, value_parser = seconds)]
-    patience: f64,
+    /// Time after which a lock that is wanted and that nobody gets has failed
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = within(TIMES))]
+    patience: Ns,
     /// Writes the results as JSON, after every lock
     #[arg(long, value_name = "FILE")]
     export_json: Option<PathBuf>,
@@ -74,15 +77,16 @@ file cannot be written; 2 for wrong usage; 130 after Ctrl-C.
 
 Examples:
   lockswap torture
-  lockswap torture --lock mcs_stp,cna --seconds 60
+  lockswap torture --lock mcs_stp,cna --time 1m
   lockswap torture --rwlock rw-futex --spin ttas --threads 3,200
   lockswap torture --lock futex --seed 17 --threads 64
-  lockswap torture --all --seconds 1 --export-json torture.json";
+  lockswap torture --all --time 1s --export-json torture.json";
 
-fn seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "give a number of seconds, as in 2.5".to_owned())?;
-    let sensible = (0.1..=86_400.0).contains(&seconds);
-    sensible.then_some(seconds).ok_or_else(|| "give between 0.1 and 86400 seconds".to_owned())
+/// A tenth of a second to a day.
+const TIMES: RangeInclusive<Ns> = 100_000_000..=86_400_000_000_000;
+
+fn seconds(ns: Ns) -> f64 {
+    Duration::from_nanos(ns).as_secs_f64()
 }
 
 /// What a process did before it ended well.
@@ -156,7 +160,7 @@ pub fn run(args: TortureArgs) -> anyhow::Result<ExitCode> {
     let export = |results: &[LockResult], file: &OutputFile| {
         let (tool, threads) = (concat!("lockswap ", env!("CARGO_PKG_VERSION")), &*args.threads);
         let document =
-            Results { schema: 1, tool, machine: &machine, seed, seconds: args.seconds, threads, locks: results };
+            Results { schema: 1, tool, machine: &machine, seed, seconds: seconds(args.time), threads, locks: results };
         let written = file.replace(serde_json::to_string_pretty(&document)?.as_bytes());
         written.with_context(|| format!("cannot write {}", file.path().display()))
     };
@@ -245,15 +249,15 @@ fn torture(
         ("--focus", role.name().to_owned()),
         ("--seed", seed.to_string()),
         ("--threads", list(&args.threads)),
-        ("--seconds", args.seconds.to_string()),
-        ("--patience", args.patience.to_string()),
+        ("--seconds", seconds(args.time).to_string()),
+        ("--patience", seconds(args.patience).to_string()),
     ];
     words.extend(options.into_iter().flat_map(|(option, value)| [OsString::from(option), value.into()]));
     words.extend(registry::is_glibcs(id).then(|| "--glibc".into()));
     words.extend((!selection.is_plain()).then(|| "--preloaded".into()));
 
     // Its own watching thread ends it long before, with a better message.
-    let timeout = Duration::from_secs_f64(args.seconds + 3.0 * args.patience + 10.0);
+    let timeout = Duration::from_nanos(args.time + 3 * args.patience) + Duration::from_secs(10);
     let limits = Limits { timeout, capture_stdout: true, keep_bytes: 1 << 16 };
     let Some(run) = run_once(&Program { args: words, envs }, limits, Some(interrupt)) else {
         return Ok(None);
@@ -291,8 +295,8 @@ fn replay(role: Role, id: &str, args: &TortureArgs, seed: u64) -> String {
         Role::Spin => "--spin",
     };
     let topology = std::env::var("LOCKSWAP_TOPOLOGY").map(|value| format!("LOCKSWAP_TOPOLOGY={value} "));
-    let (topology, seconds, threads) = (topology.unwrap_or_default(), args.seconds, list(&args.threads));
-    format!("{topology}lockswap torture {option} {id} --seed {seed} --seconds {seconds} --threads {threads}")
+    let (topology, time, threads) = (topology.unwrap_or_default(), as_option(args.time), list(&args.threads));
+    format!("{topology}lockswap torture {option} {id} --seed {seed} --time {time} --threads {threads}")
 }
 
 fn render(results: &[LockResult], machine: &Machine, args: &TortureArgs, seed: u64) -> String {
@@ -320,9 +324,9 @@ fn render(results: &[LockResult], machine: &Machine, args: &TortureArgs, seed: u
     }
     let mut text = terminal::lines(&table);
     text += &format!(
-        "\n{}\nseed {seed}, {} s per lock, rounds of {} threads in turn\n",
+        "\n{}\nseed {seed}, {} per lock, rounds of {} threads in turn\n",
         machine.words(),
-        args.seconds,
+        as_option(args.time),
         list(&args.threads)
     );
     for LockResult { role, id, failure, .. } in results {
@@ -389,9 +393,9 @@ mod tests {
 
     #[test]
     fn a_failure_says_how_to_repeat_it() {
-        let args = parse(&["--lock", "cna", "--threads", "3,5", "--seconds", "2"]);
+        let args = parse(&["--lock", "cna", "--threads", "3,5", "--time", "2"]);
         let replay = replay(Role::Mutex, "cna", &args, 17);
-        assert!(replay.ends_with("lockswap torture --lock cna --seed 17 --seconds 2 --threads 3,5"), "{replay}");
+        assert!(replay.ends_with("lockswap torture --lock cna --seed 17 --time 2s --threads 3,5"), "{replay}");
         let message = message("x\ntorture: one\n  more\ntorture: two\n");
         let failure = Some(Failure { message, replay, glibcs: false });
         let results = [LockResult { role: "mutex", id: "cna", counts: None, failure }];

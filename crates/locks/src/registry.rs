@@ -261,9 +261,14 @@ macro_rules! entries {
 /// Every selectable lock, baselines first.
 pub static ENTRIES: &[Entry] = for_each_lock!(entries);
 
-/// The lock called `id` in `role`.
+/// The lock called `id` in `role`, or so but for capitals and `-` in the place of `_`, as in `MCS-spin`.
 pub fn find(role: Role, id: &str) -> Option<&'static Entry> {
-    ENTRIES.iter().find(|entry| entry.role == role && entry.info.id == id)
+    ENTRIES.iter().find(|entry| entry.role == role && is_alike(entry.info.id, id))
+}
+
+fn is_alike(one: &str, other: &str) -> bool {
+    let plain = |byte: u8| if byte == b'-' { b'_' } else { byte.to_ascii_lowercase() };
+    one.len() == other.len() && one.bytes().map(plain).eq(other.bytes().map(plain))
 }
 
 /// The ids of all locks in `role`, baselines first.

@@ -177,11 +177,19 @@ fn every_spinlock_conforms() {
 #[test]
 fn ids_are_unique_within_a_role() {
     for role in [Role::Mutex, Role::RwLock, Role::Spin] {
-        let mut ids: Vec<_> = registry::ids(role).collect();
+        // What `find` does not tell apart must not be two locks.
+        let mut ids: Vec<_> = registry::ids(role).map(|id| id.to_ascii_lowercase().replace('-', "_")).collect();
         ids.sort_unstable();
         let count = ids.len();
         ids.dedup();
         assert_eq!(ids.len(), count);
         assert!(registry::find(role, role.default_id()).is_some());
+    }
+    let id = |given| registry::find(Role::Mutex, given).map(|entry| entry.info.id);
+    for (given, published) in [("mcs-spin", "mcs_spin"), ("MCS_SPIN", "mcs_spin"), ("mcs_ls", "mcs-ls")] {
+        assert_eq!(id(given), Some(published));
+    }
+    for nothing in ["mcs", "mcs spin", "mcs_spin ", ""] {
+        assert_eq!(id(nothing), None);
     }
 }

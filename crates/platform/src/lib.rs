@@ -18,7 +18,7 @@ mod topology;
 pub use core::sync::atomic::Ordering;
 pub use native::{window, Native};
 pub use single::Single;
-pub use time::{parse_duration, Clock, Deadline, Ns, LONGEST_DURATION};
+pub use time::{parse_duration, parse_duration_up_to, Clock, Deadline, Ns, LONGEST_DURATION};
 pub use topology::{
     rank_of, set_big, set_override, set_place, set_route, use_places, CpuList, Place, Places, TopologyOverride,
     MAX_CPUS, MAX_RANKS,

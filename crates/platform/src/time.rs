@@ -3,10 +3,23 @@
 /// A time or a duration in nanoseconds.
 pub type Ns = u64;
 
-/// Reads a duration such as `50us`, `1.5ms`, `2s` or `100ns`; 0 needs no unit. `None` where the text has another form, or is
-/// no whole number of nanoseconds, or more than [`LONGEST_DURATION`].
+/// Reads a duration such as `50us`, `1.5ms`, `2s`, `1m` or `100ns`; 0 needs no unit. `None` where the text has another form, or
+/// is no whole number of nanoseconds, or more than [`LONGEST_DURATION`].
 pub fn parse_duration(text: &str) -> Option<Ns> {
-    const UNITS: [(&str, Ns); 5] = [("ns", 1), ("us", 1_000), ("µs", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+    parse_duration_up_to(text, LONGEST_DURATION)
+}
+
+/// As [`parse_duration`], with another limit.
+pub fn parse_duration_up_to(text: &str, longest: Ns) -> Option<Ns> {
+    const UNITS: [(&str, Ns); 7] = [
+        ("ns", 1),
+        ("us", 1_000),
+        ("µs", 1_000),
+        ("ms", 1_000_000),
+        ("s", 1_000_000_000),
+        ("m", 60_000_000_000),
+        ("h", 3_600_000_000_000),
+    ];
     if text == "0" {
         return Some(0);
     }
@@ -19,7 +32,7 @@ pub fn parse_duration(text: &str) -> Option<Ns> {
     let scaled = fraction.parse::<Ns>().ok()?.checked_mul(unit)?;
     let divisor = 10u64.checked_pow(fraction.len() as u32)?;
     let ns = whole.parse::<Ns>().ok()?.checked_mul(unit)?.checked_add(scaled / divisor)?;
-    (scaled % divisor == 0 && ns <= LONGEST_DURATION).then_some(ns)
+    (scaled % divisor == 0 && ns <= longest).then_some(ns)
 }
 
 /// The longest that [`parse_duration`] reads: an hour.
@@ -69,13 +82,28 @@ mod tests {
             ("50µs", 50_000),
             ("1.5ms", 1_500_000),
             ("2s", 2_000_000_000),
+            ("1.5m", 90_000_000_000),
+            ("1h", LONGEST_DURATION),
         ] {
             assert_eq!(parse_duration(text), Some(ns), "{text}");
         }
-        for nonsense in
-            ["", "50", "us", "-1us", "1.us", ".5us", "1e3us", "50 us", "0.5ns", "1h", "2000000s", "99999999999999s"]
-        {
+        for nonsense in [
+            "",
+            "50",
+            "us",
+            "-1us",
+            "1.us",
+            ".5us",
+            "1e3us",
+            "50 us",
+            "0.5ns",
+            "2h",
+            "61m",
+            "2000000s",
+            "99999999999999s",
+        ] {
             assert_eq!(parse_duration(nonsense), None, "{nonsense}");
         }
+        assert_eq!(parse_duration_up_to("2h", 2 * LONGEST_DURATION), Some(2 * LONGEST_DURATION));
     }
 }

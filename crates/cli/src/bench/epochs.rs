@@ -2,6 +2,7 @@
 
 use super::series::{self, misuse, ns, rate, Measured, Options, Point, Series};
 use super::Common;
+use crate::duration::with_unit;
 use crate::terminal;
 use lockswap_locks::info::Family;
 use lockswap_locks::registry::{self, Role};
@@ -42,10 +43,10 @@ pub struct EpochsArgs {
     bench: Option<u8>,
     /// Latency targets [default: 20us,50us,100us,200us; bench 2 and 3: 100us; bench 4: 0,12us; bench 5: none;
     /// bench 6: 500us,1ms,5ms]
-    #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = series::time)]
+    #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = with_unit)]
     slo: Vec<Ns>,
     /// Fixed reorder windows to measure besides, without targets; the paper's LibASL-OPT has the best one
-    #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = series::time)]
+    #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = with_unit)]
     window: Vec<Ns>,
     /// Numbers of threads [default: one per CPU; bench 4: 1 and upwards; bench 6: two per CPU]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000))]

@@ -5,6 +5,7 @@
 
 use super::series::{self, ns, rate, Measured, Options, Point, Series};
 use super::Common;
+use crate::duration::with_unit;
 use crate::selection::{INTERPOSED, PLAIN};
 use crate::terminal;
 use lockswap_locks::registry::Role;
@@ -34,7 +35,7 @@ pub struct NcsArgs {
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000))]
     threads: Vec<u32>,
     /// Lengths of the non-critical section, each ±15 %
-    #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = series::time, default_value = "1us,3us,10us,30us,100us")]
+    #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = with_unit, default_value = "1us,3us,10us,30us,100us")]
     ncs: Vec<Ns>,
     /// Lines of the shared array, which the critical section reads and writes
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]

@@ -6,10 +6,10 @@ use super::Common;
 use crate::error::{UserError, USAGE};
 use crate::little::{self, Little};
 use crate::setting::pair;
-use crate::{results, selection, terminal};
+use crate::{duration, results, selection, terminal};
 use anyhow::Context;
 use lockswap_locks::registry::{self, Role};
-use lockswap_platform::{parse_duration, Ns};
+use lockswap_platform::Ns;
 use lockswap_study::export::OutputFile;
 use lockswap_study::machine::Machine;
 use lockswap_workloads::affinity;
@@ -25,7 +25,7 @@ const ROUNDS: u32 = 5;
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Options {
     /// Measured time of each run [default: 500ms]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration::run)]
     pub duration: Option<Ns>,
     /// Pin thread i to the i-th CPU that this process may use, and again from the first
     #[arg(long)]
@@ -77,16 +77,6 @@ impl Options {
     pub fn timing(&self, standard: Timing) -> Timing {
         self.duration.map_or(standard, Timing::lasting)
     }
-}
-
-/// A time that is not 0.
-pub fn duration(text: &str) -> Result<Ns, String> {
-    parse_duration(text).filter(|&ns| ns > 0).ok_or_else(|| "give a time with its unit, as in 500ms or 2s".to_owned())
-}
-
-/// A time that may be 0.
-pub fn time(text: &str) -> Result<Ns, String> {
-    parse_duration(text).ok_or_else(|| "give a time with its unit, as in 50us or 1.5ms".to_owned())
 }
 
 /// Threads where none are given: one per CPU that this process may use, at least 2.

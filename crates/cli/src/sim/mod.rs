@@ -9,18 +9,20 @@ mod reproduce;
 pub mod validate;
 
 use std::io::{self, IsTerminal, Write};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use lockswap_platform::{parse_duration, Ns};
+use lockswap_platform::Ns;
 use lockswap_sim::{Failure, Finished, Job, Workload};
 use lockswap_study::export::OutputFile;
 use lockswap_study::runner::Interrupt;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use crate::duration::within;
 use crate::error::UserError;
 use crate::setting::pair;
 use crate::{picture, terminal};
@@ -69,7 +71,7 @@ pub struct SimArgs {
     threads: Vec<u32>,
     /// Virtual time that is measured, after a warm-up of a tenth of it: 500us, 1s [default: 20ms; epochs-variable 350ms,
     /// oversub and epochs-oversub 200ms]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = within(DURATIONS))]
     duration: Option<Ns>,
     /// Seed of all chance; the same one gives the same numbers on every machine
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -103,14 +105,8 @@ enum SimCommand {
     Validate(validate::ValidateArgs),
 }
 
-fn duration(text: &str) -> Result<Ns, String> {
-    let found = parse_duration(text).ok_or("write a number and a unit, as in 500us, 20ms or 1s")?;
-    if (1_000..=60_000_000_000).contains(&found) {
-        Ok(found)
-    } else {
-        Err("use 1us to 60s".into())
-    }
-}
+/// How long a run may be measured, in virtual time or on hardware.
+const DURATIONS: RangeInclusive<Ns> = 1_000..=60_000_000_000;
 
 /// One run of a plan, and what became of it.
 pub struct Row {

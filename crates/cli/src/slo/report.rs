@@ -4,7 +4,8 @@ use lockswap_plot::{Axis, Chart, Mark, Reference, Series, Shape};
 use lockswap_study::summary::human;
 
 use super::curve::{Curve, Medians, Point, Role};
-use crate::asl::{time_as_option, time_in_words};
+use crate::asl::time_in_words;
+use crate::duration;
 use crate::terminal;
 
 const HEADINGS: [&str; 10] =
@@ -102,7 +103,7 @@ fn advice(curve: &Curve) -> String {
         curve.fifo,
         curve.epoch,
         curve.epoch,
-        time_as_option(slo),
+        duration::as_option(slo),
         curve.command.join(" "),
     )
 }

@@ -200,7 +200,7 @@ fn bad_input_is_refused_in_one_line() {
         (&["simulator", "--lock", "futex"], "locks of its own"),
         (&["readers", "--rwlock", "futex"], "no rwlock lock 'futex'"),
         (&["oversub", "--rwlock", "bravo", "--lock", "futex"], "write one of them"),
-        (&["counter", "--duration", "0"], "unit"),
+        (&["counter", "--duration", "0"], "above 0"),
     ] {
         let output = place.output(&[&["bench", "--export-json", "out.json"], args].concat());
         let error = text(&output.stderr);

@@ -11,6 +11,7 @@ mod seccomp;
 mod sim;
 mod slo;
 mod topo;
+mod vocabulary;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -152,7 +153,7 @@ fn wrong_usage_ends_with_status_two() {
         &["run", "--lock", "nonsense", "--", "true"],
         &["run", "--lock", "asl", "--slo", "5=50", "--", "true"],
         &["run", "--lock", "asl", "--slo", "5", "--", "true"],
-        &["run", "--lock", "asl", "--asl-max-window", "1h", "--", "true"],
+        &["run", "--lock", "asl", "--asl-max-window", "2h", "--", "true"],
         &["run", "--lock", "asl", "--asl-fifo", "ttas", "--", "true"],
         &["run", "--lock", "ticket", "--asl-fifo", "mcs", "--", "true"],
         &["run", "--lock", "ticket", "--slo", "5=50us", "--", "true"],

@@ -18,7 +18,8 @@ use lockswap_workloads::workload::Workload;
 
 use super::host::{say, Host};
 use super::output::why;
-use super::{duration, run_all};
+use super::{run_all, DURATIONS};
+use crate::duration::within;
 use crate::setting::pair;
 use crate::{picture, terminal};
 use judge::{Group, Sample};
@@ -66,10 +67,10 @@ pub struct ValidateArgs {
     #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Measured time of each run on hardware; at least 200ms with more threads than CPUs
-    #[arg(long, value_name = "TIME", default_value = "40ms", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "40ms", value_parser = within(DURATIONS))]
     duration: Ns,
     /// Measured virtual time of each simulated run; the same
-    #[arg(long, value_name = "TIME", default_value = "4ms", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "4ms", value_parser = within(DURATIONS))]
     simulated: Ns,
     /// Seed of the simulation
     #[arg(long, value_name = "N", default_value_t = 1)]
