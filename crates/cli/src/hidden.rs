@@ -35,6 +35,8 @@ pub const YIELD: &str = "__yield";
 
 /// Captures the result that [`KEY_VALUE`] prints.
 pub const KEY_VALUE_METRIC: &str = "throughput_ops_per_s=([0-9]+)";
+/// Its unit.
+pub const KEY_VALUE_UNIT: &str = "ops/s";
 
 /// Arguments of the built-in workload.
 #[derive(clap::Args)]

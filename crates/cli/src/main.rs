@@ -18,7 +18,6 @@ mod library;
 mod list;
 mod little;
 mod lock_pages;
-mod mapped;
 mod only;
 mod picture;
 mod preload_path;

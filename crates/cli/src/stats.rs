@@ -5,9 +5,8 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-use lockswap_locks::counters::{
-    call, Called, Counter, Plain, Why, CALLS, CHILDREN, CHILD_WORDS, FILE_BYTES, SHARD_WORDS,
-};
+use lockswap_locks::counters::{Counter, Plain, CHILDREN, CHILD_WORDS};
+use lockswap_study::calls::{self, Answers, Calls};
 use lockswap_study::model::signal_name;
 use serde::Serialize;
 
@@ -64,57 +63,6 @@ struct PassedThrough {
     pshared: u64,
 }
 
-/// Calls of each role by who answered them: acquisitions, and for condition variables waits, signals and broadcasts.
-#[derive(Serialize)]
-struct Calls {
-    mutex: Answers,
-    cond: Answers,
-    rwlock: Answers,
-    spin: Answers,
-}
-
-/// Calls that lockswap answered, and those that went on to glibc by the reason.
-#[derive(Serialize)]
-struct Answers {
-    ours: u64,
-    robust: u64,
-    pi: u64,
-    protect: u64,
-    pshared: u64,
-    chosen: u64,
-}
-
-impl Answers {
-    fn read(words: &[u64], called: Called) -> Self {
-        let shards = words[CALLS..CHILDREN].chunks_exact(SHARD_WORDS);
-        let of = |why| shards.clone().map(|shard| shard[call(called, why)]).sum();
-        Self {
-            ours: of(Why::Ours),
-            robust: of(Why::Robust),
-            pi: of(Why::Pi),
-            protect: of(Why::Protect),
-            pshared: of(Why::Pshared),
-            chosen: of(Why::Chosen),
-        }
-    }
-
-    /// In words; nothing if there were no calls.
-    fn words(&self, role: &str) -> Option<String> {
-        let Self { ours, robust, pi, protect, pshared, chosen } = *self;
-        let passed = [
-            (robust, "robust"),
-            (pi, "priority-inheriting"),
-            (protect, "priority-protected"),
-            (pshared, "process-shared"),
-            (chosen, "as chosen"),
-        ];
-        let total = ours + passed.iter().map(|(n, _)| n).sum::<u64>();
-        let passed: Vec<String> =
-            passed.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} glibc's ({why})")).collect();
-        (total > 0).then(|| format!("{role} {}", [vec![format!("{ours} ours")], passed].concat().join(", ")))
-    }
-}
-
 /// A program that was started without the library, because it cannot load it.
 #[derive(Serialize)]
 struct Child {
@@ -141,14 +89,8 @@ impl Child {
 impl Stats {
     /// Reads what was counted in `file` in a run on the locks of `selection`.
     pub fn read(selection: &Selection, file: &File, latencies: &Latencies) -> io::Result<Self> {
-        let mut bytes = [0; FILE_BYTES];
-        std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, 0)?;
-        let words: Vec<u64> = bytes
-            .chunks_exact(8)
-            .map(|word| word.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
-            .collect();
+        let words = calls::words(file)?;
         let of = |counter: Counter| words[counter as usize];
-        let answers = |called| Answers::read(&words, called);
         let [lock, rwlock, spin] = selection.ids();
         Ok(Self {
             schema: 1,
@@ -167,12 +109,7 @@ impl Stats {
                 protect: of(Counter::Protect),
                 pshared: of(Counter::Pshared),
             },
-            calls: Calls {
-                mutex: answers(Called::Mutex),
-                cond: answers(Called::Cond),
-                rwlock: answers(Called::RwLock),
-                spin: answers(Called::Spin),
-            },
+            calls: Calls::of(&words),
             plain_children: words[CHILDREN..].chunks_exact(CHILD_WORDS).filter_map(Child::read).collect(),
             more_plain_children: of(Counter::Children),
             threads_seen: of(Counter::Threads),
@@ -225,10 +162,10 @@ impl Stats {
         let some: Vec<String> = reasons.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} {why}")).collect();
         text += &if some.is_empty() { "nothing".into() } else { some.join(", ") };
         let calls = [
-            self.calls.mutex.words("mutex"),
-            self.calls.cond.words("condition variable"),
-            self.calls.rwlock.words("rwlock"),
-            self.calls.spin.words("spinlock"),
+            calls_in_words(&self.calls.mutex, "mutex"),
+            calls_in_words(&self.calls.cond, "condition variable"),
+            calls_in_words(&self.calls.rwlock, "rwlock"),
+            calls_in_words(&self.calls.spin, "spinlock"),
         ];
         let calls: Vec<String> = calls.into_iter().flatten().collect();
         text += &format!("\n  calls           {}", if calls.is_empty() { "none".into() } else { calls.join("; ") });
@@ -265,6 +202,13 @@ impl Stats {
         }
         lines.iter().map(|line| format!("  ran plainly     {line}\n")).collect()
     }
+}
+
+/// Calls of a role in words; nothing if there were none.
+fn calls_in_words(answers: &Answers, role: &str) -> Option<String> {
+    let passed: Vec<String> = answers.passed().iter().map(|(count, why)| format!("{count} glibc's ({why})")).collect();
+    let ours = format!("{} ours", answers.ours);
+    (answers.total() > 0).then(|| format!("{role} {}", [vec![ours], passed].concat().join(", ")))
 }
 
 fn count(n: u64, one: &str, many: &str) -> String {

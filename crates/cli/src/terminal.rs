@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use comfy_table::{presets, CellAlignment, ColumnConstraint, ContentArrangement, Table};
+use comfy_table::{presets, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table};
 
 /// Width of the terminal, or `None` where standard output is not one.
 pub fn width() -> Option<u16> {
@@ -28,6 +28,59 @@ pub fn table(headings: &[&str], numeric: &[usize]) -> Table {
         }
     }
     table
+}
+
+/// What a row says, which colours its last cell.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    /// Nothing special.
+    Plain,
+    /// Better.
+    Good,
+    /// Worse.
+    Bad,
+    /// Something went wrong.
+    Warning,
+}
+
+/// Adds a row; colours go to a terminal only, and not if NO_COLOR is set (https://no-color.org).
+pub fn add_row(table: &mut Table, cells: Vec<String>, tone: Tone) {
+    let colour = match tone {
+        _ if !has_colours() => None,
+        Tone::Plain => None,
+        Tone::Good => Some(Color::Green),
+        Tone::Bad => Some(Color::Red),
+        Tone::Warning => Some(Color::Yellow),
+    };
+    let last = cells.len().saturating_sub(1);
+    let cell = |(index, text): (usize, String)| match colour {
+        Some(colour) if index == last => Cell::new(text).fg(colour),
+        _ => Cell::new(text),
+    };
+    table.add_row(cells.into_iter().enumerate().map(cell));
+}
+
+fn has_colours() -> bool {
+    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    io::stdout().is_terminal() && !set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// The text in lines of at most so many characters.
+pub fn wrapped(text: &str, width: usize) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().map_or(0, |line| line.chars().count());
+        if line > 0 && line + 1 + word.chars().count() > width {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
 /// Folds the last column of a table that is wider than the terminal.

@@ -258,7 +258,7 @@ fn torture(
 
     // Its own watching thread ends it long before, with a better message.
     let timeout = Duration::from_nanos(args.time + 3 * args.patience) + Duration::from_secs(10);
-    let limits = Limits { timeout, capture_stdout: true, keep_bytes: 1 << 16 };
+    let limits = Limits { timeout, capture_stdout: true, keep_bytes: 1 << 16, input: None, show: false };
     let Some(run) = run_once(&Program { args: words, envs }, limits, Some(interrupt)) else {
         return Ok(None);
     };

@@ -1,12 +1,12 @@
-//! Files with results: JSON (everything), CSV (one line per run) and Markdown (the table).
+//! Files with results: JSON (everything), CSV (one line per run), Markdown and HTML (the tables).
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::model::{Comparison, Exit, Sample};
-use crate::summary;
+use crate::model::{Comparison, Exit, Measure, Phase, Sample, Source};
+use crate::summary::{self, Column, Judgement, Row};
 
 /// A file that always holds a whole result: each write replaces it by a rename.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ impl OutputFile {
     /// Checks that `path` can be written, without touching what it holds. Devices and pipes are written directly.
     pub fn prepare(path: &Path) -> io::Result<Self> {
         // A symbolic link stays one: what it points at is replaced.
-        let resolved = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let resolved = fs::canonicalize(path).or_else(|_| in_real_folder(path)).unwrap_or_else(|_| path.to_owned());
         let file = match fs::metadata(&resolved) {
             Ok(found) if found.is_dir() => return Err(io::Error::other("it is a directory")),
             Ok(found) if found.file_type().is_fifo() => Self { path: resolved, mode: 0, stream: true },
@@ -82,6 +82,13 @@ impl OutputFile {
     }
 }
 
+/// The path of a file that is not there yet, by the real path of its folder: two names of one file are then equal.
+fn in_real_folder(path: &Path) -> io::Result<PathBuf> {
+    let folder = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(fs::canonicalize(folder)?.join(name))
+}
+
 /// The form of an exported file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -89,23 +96,22 @@ pub enum Format {
     Json,
     /// One line per run.
     Csv,
-    /// The table and how to read it.
+    /// The tables and how to read them.
     Markdown,
+    /// The same as a page.
+    Html,
 }
 
-/// One file that a comparison is written to.
-#[derive(Clone, Debug)]
-pub struct Export {
-    /// Its form.
-    pub format: Format,
-    /// The file.
-    pub file: OutputFile,
-}
-
-impl Export {
-    /// Writes the comparison as it stands.
-    pub fn write(&self, comparison: &Comparison) -> io::Result<()> {
-        self.file.replace(render(self.format, comparison)?.as_bytes())
+impl Format {
+    /// The form that the extension of a file's name stands for.
+    pub fn of(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+            "json" => Some(Format::Json),
+            "csv" => Some(Format::Csv),
+            "md" | "markdown" => Some(Format::Markdown),
+            "html" | "htm" => Some(Format::Html),
+            _ => None,
+        }
     }
 }
 
@@ -115,31 +121,57 @@ pub fn render(format: Format, comparison: &Comparison) -> io::Result<String> {
         Format::Json => Ok(serde_json::to_string_pretty(comparison)? + "\n"),
         Format::Csv => csv(comparison),
         Format::Markdown => Ok(markdown(comparison)),
+        Format::Html => Ok(html(comparison)),
     }
 }
 
 fn csv(comparison: &Comparison) -> io::Result<String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(["lock", "preloaded", "round", "warmup", "wall_s", "metric", "ended", "status", "problem"])?;
-    let expected = comparison.expected_exit();
+    let settings = comparison.locks.first().map_or(&[][..], |lock| &lock.setting);
+    let mut headings: Vec<&str> = vec!["lock"];
+    headings.extend(settings.iter().map(|(name, _)| name.as_str()));
+    headings.extend(["preloaded", "round", "phase", "wall_s", "user_s", "system_s"]);
+    headings.extend(["voluntary_switches", "involuntary_switches", "calls_ours", "calls_glibc"]);
+    let metrics: Vec<_> = comparison.measures.iter().filter(|m| m.source != Source::Wall).collect();
+    headings.extend(metrics.iter().map(|measure| measure.name.as_str()));
+    headings.extend(["ended", "status", "problem"]);
+    writer.write_record(&headings)?;
     for lock in &comparison.locks {
+        let expected = comparison.expected_exit(lock);
+        let calls = lock.counted.map(|counted| counted.calls.all());
+        let number = |n: Option<u64>| n.map(|n| n.to_string()).unwrap_or_default();
         for sample in &lock.samples {
             let (ended, status) = ending(sample);
-            writer.write_record([
-                lock.lock.clone(),
+            let mut record = vec![lock.lock.clone()];
+            record.extend(lock.setting.iter().map(|(_, value)| value.clone()));
+            record.extend([
                 lock.preloaded.to_string(),
                 sample.round.to_string(),
-                sample.warmup.to_string(),
+                phase(sample).to_owned(),
                 sample.wall_s.to_string(),
-                sample.metric.map(|m| m.to_string()).unwrap_or_default(),
-                ended.into(),
-                status,
-                summary::problem(sample, &comparison.measure, expected).unwrap_or_default(),
-            ])?;
+                sample.usage.user_s.to_string(),
+                sample.usage.system_s.to_string(),
+                sample.usage.voluntary_switches.to_string(),
+                sample.usage.involuntary_switches.to_string(),
+                number(calls.map(|calls| calls.ours)),
+                number(calls.map(|calls| calls.total() - calls.ours)),
+            ]);
+            record.extend(metrics.iter().map(|m| m.value(sample).map(|v| v.to_string()).unwrap_or_default()));
+            let problem = comparison.measures.iter().find_map(|m| summary::problem(sample, m, expected));
+            record.extend([ended.into(), status, problem.unwrap_or_default()]);
+            writer.write_record(&record)?;
         }
     }
     let bytes = writer.into_inner().map_err(|e| io::Error::other(e.to_string()))?;
     String::from_utf8(bytes).map_err(io::Error::other)
+}
+
+fn phase(sample: &Sample) -> &'static str {
+    match sample.phase {
+        Phase::WarmUp => "warm-up",
+        Phase::Measured => "measured",
+        Phase::Confirmation => "confirmation",
+    }
 }
 
 fn ending(sample: &Sample) -> (&'static str, String) {
@@ -151,45 +183,158 @@ fn ending(sample: &Sample) -> (&'static str, String) {
     }
 }
 
-fn markdown(comparison: &Comparison) -> String {
-    let escaped = |cell: String| cell.replace('|', "\\|");
-    let headings = summary::HEADINGS.map(|h| h.to_owned());
-    let rows = comparison.summary.iter().map(|row| summary::cells(row, &comparison.measure).map(escaped));
-    let table: Vec<[String; 5]> = std::iter::once(headings).chain(rows).collect();
-    let mut widths = [0; 5];
-    for row in &table {
-        row.iter().zip(&mut widths).for_each(|(cell, width)| *width = (*width).max(cell.chars().count()));
+/// One table of the report: its title, and its cells with the headings first.
+pub struct Table {
+    /// What it shows, where there are several.
+    pub title: Option<String>,
+    /// Its columns.
+    pub columns: Vec<Column>,
+    /// The measure that it shows.
+    pub measure: Measure,
+    /// The rows in the order in which they are shown.
+    pub rows: Vec<Row>,
+}
+
+impl Table {
+    /// The cells of a row.
+    pub fn cells<'a>(&'a self, row: &'a Row) -> impl Iterator<Item = String> + 'a {
+        self.columns.iter().map(|column| column.cell(row, &self.measure))
     }
-    let mut text = format!("`{}`\n\n", comparison.command.join(" ").replace('`', "'"));
-    for (index, row) in table.iter().enumerate() {
-        let line: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        text += &format!("| {} |\n", line.join(" | "));
-        if index == 0 {
-            let rule = ["-", ":", ":", ":", "-"];
-            let dash = |(width, end): (usize, &str)| match end {
-                ":" => format!("{}:", "-".repeat(width + 1)),
-                _ => "-".repeat(width + 2),
+}
+
+/// The tables of a comparison, one for each measure and setting, for lines of so many characters. Those after the first
+/// measure say only what differs.
+pub fn tables(comparison: &Comparison, width: usize) -> Vec<Table> {
+    let mut tables = Vec::new();
+    let nothing = summary::nothing_replaced(comparison).is_some();
+    for setting in comparison.settings() {
+        for (index, (measure, rows)) in comparison.measures.iter().zip(&comparison.summary).enumerate() {
+            let mut columns = Column::for_width(width);
+            if index > 0 {
+                columns.retain(|c| !matches!(c, Column::Cpu | Column::Switches | Column::Calls));
+            }
+            if nothing {
+                columns.retain(|c| *c != Column::Ratio);
+            }
+            let several = comparison.measures.len() > 1;
+            let title = match (setting.is_empty(), several) {
+                (true, false) => None,
+                (true, true) => Some(measure.name.clone()),
+                (false, false) => Some(summary::in_words(setting)),
+                (false, true) => Some(format!("{}, {}", measure.name, summary::in_words(setting))),
             };
-            text += &format!("|{}|\n", widths.into_iter().zip(rule).map(dash).collect::<Vec<_>>().join("|"));
+            let rows = summary::sorted(comparison, rows).into_iter().filter(|row| row.setting == setting);
+            tables.push(Table { title, columns, measure: measure.clone(), rows: rows.cloned().collect() });
+        }
+    }
+    tables
+}
+
+/// The notes below the tables.
+pub fn notes(comparison: &Comparison) -> Vec<String> {
+    let mut notes = summary::notes(comparison);
+    notes.push(comparison.machine.words());
+    notes.push(runs_in_words(comparison));
+    if comparison.machine.is_busy() {
+        let load = comparison.machine.load_average;
+        notes.push(format!(
+            "note: the machine was busy before (load average {load:.1}); an idle one gives clearer results"
+        ));
+    }
+    notes
+}
+
+/// What is said where nothing was replaced.
+pub fn nothing_in_words(comparison: &Comparison) -> Option<String> {
+    let (why, remedy) = summary::nothing_replaced(comparison)?;
+    Some(format!("No lock was replaced, so the times say nothing about locks: {why}. Remedy: {remedy}."))
+}
+
+/// The conclusion, in sentences.
+pub fn conclusion(comparison: &Comparison) -> Vec<String> {
+    nothing_in_words(comparison).map_or_else(|| summary::conclusion(comparison), |nothing| vec![nothing])
+}
+
+fn markdown(comparison: &Comparison) -> String {
+    let mut text = format!("`{}`\n", comparison.name.replace('`', "'"));
+    for table in tables(comparison, usize::MAX) {
+        text += "\n";
+        if let Some(title) = &table.title {
+            text += &format!("**{title}**\n\n");
+        }
+        let headings = table.columns.iter().map(|column| column.heading().to_owned()).collect();
+        let rows = table.rows.iter().map(|row| table.cells(row).map(|cell| cell.replace('|', "\\|")).collect());
+        let cells: Vec<Vec<String>> = std::iter::once(headings).chain(rows).collect();
+        let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+        let widths: Vec<usize> = (0..table.columns.len()).map(width).collect();
+        for (index, row) in cells.iter().enumerate() {
+            let line: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+            text += &format!("| {} |\n", line.join(" | "));
+            if index == 0 {
+                let dash = |(width, column): (&usize, &Column)| match column.is_numeric() {
+                    true => format!("{}:", "-".repeat(width + 1)),
+                    false => "-".repeat(width + 2),
+                };
+                text += &format!("|{}|\n", widths.iter().zip(&table.columns).map(dash).collect::<Vec<_>>().join("|"));
+            }
         }
     }
     text += "\n";
-    let mut notes = vec![comparison.machine.words()];
-    notes.push(runs_in_words(comparison));
-    notes.extend(summary::legend(comparison));
-    if comparison.machine.is_busy() {
-        notes.push(format!("the machine was busy before: load average {:.1}", comparison.machine.load_average));
+    for sentence in conclusion(comparison) {
+        text += &format!("**{sentence}**\n\n");
     }
-    notes.iter().for_each(|note| text += &format!("- {}\n", note.replace('|', "\\|")));
+    notes(comparison).iter().for_each(|note| text += &format!("- {}\n", note.replace('|', "\\|")));
     text
+}
+
+const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:70em;margin:2em auto;padding:0 1em}\
+table{border-collapse:collapse;display:block;overflow-x:auto}th,td{padding:.2em .8em;text-align:left}\
+.n{text-align:right;font-variant-numeric:tabular-nums}tr+tr{border-top:1px solid #8886}\
+.better td:last-child{color:#00796b}.worse td:last-child{color:#b3530b}\
+@media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}\
+.better td:last-child{color:#4db6ac}.worse td:last-child{color:#ffa95c}}";
+
+fn html(comparison: &Comparison) -> String {
+    let escaped =
+        |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
+    let name = escaped(&comparison.name);
+    let mut text = format!(
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width\"><title>lockswap: {name}</title>\
+         <style>{STYLE}</style>\n<h1>{name}</h1>\n"
+    );
+    for sentence in conclusion(comparison) {
+        text += &format!("<p><strong>{}</strong></p>\n", escaped(&sentence));
+    }
+    for table in tables(comparison, usize::MAX) {
+        if let Some(title) = &table.title {
+            text += &format!("<h2>{}</h2>\n", escaped(title));
+        }
+        let class = |column: &Column| if column.is_numeric() { " class=\"n\"" } else { "" };
+        let headings = table.columns.iter().map(|c| format!("<th{}>{}</th>", class(c), c.heading()));
+        text += &format!("<table>\n<tr>{}</tr>\n", headings.collect::<String>());
+        for row in &table.rows {
+            let cells = table.columns.iter().zip(table.cells(row));
+            let cells = cells.map(|(column, cell)| format!("<td{}>{}</td>", class(column), escaped(&cell)));
+            let judged = match row.judgement {
+                Judgement::Better => " class=\"better\"",
+                Judgement::Worse | Judgement::Failed => " class=\"worse\"",
+                _ => "",
+            };
+            text += &format!("<tr{judged}>{}</tr>\n", cells.collect::<String>());
+        }
+        text += "</table>\n";
+    }
+    let notes = notes(comparison).iter().map(|note| format!("<li>{}</li>\n", escaped(note))).collect::<String>();
+    text + &format!("<ul>\n{notes}</ul>\n</html>\n")
 }
 
 /// How many runs a comparison rests on, in words.
 pub fn runs_in_words(comparison: &Comparison) -> String {
     let state = if comparison.complete { "" } else { " (not all of them made)" };
-    let plural = |n: u32| if n == 1 { "run" } else { "runs" };
+    let plural = |n: u32| if n == 1 { "round" } else { "rounds" };
     format!(
-        "{} {} per lock{state}, interleaved, after {} warm-up {} each; lockswap {}, seed {}",
+        "{} {} of all locks in random order{state}, after {} warm-up {}; lockswap {}, seed {}",
         comparison.runs,
         plural(comparison.runs),
         comparison.warmup,
@@ -200,26 +345,30 @@ pub fn runs_in_words(comparison: &Comparison) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::machine::Machine;
-    use crate::model::{LockRuns, Measure, SCHEMA};
+    use crate::model::{LockRuns, Usage, SCHEMA};
     use std::os::unix::fs::MetadataExt;
 
-    fn comparison() -> Comparison {
+    pub(crate) fn comparison() -> Comparison {
         let sample = |round, wall_s| Sample {
             round,
-            warmup: round == 0,
+            phase: if round == 0 { Phase::WarmUp } else { Phase::Measured },
             wall_s,
-            metric: None,
+            usage: Usage { user_s: wall_s, ..Usage::default() },
+            metrics: Vec::new(),
             exit: Exit::Code { code: 0 },
+            failure: None,
             stderr_tail: None,
         };
         let lock = |name: &str, preloaded, wall: f64| LockRuns {
             lock: name.into(),
+            setting: Vec::new(),
             preloaded,
+            counted: None,
             left_out: None,
-            samples: (0..7).map(|r| sample(r, wall + f64::from(r) / 1000.0)).collect(),
+            samples: (0..9).map(|r| sample(r, wall + f64::from(r) / 1000.0)).collect(),
         };
         let mut broken = lock("a,\"b\"|c", true, 1.0);
         broken.samples[3].exit = Exit::Signal { number: 11, name: "SIGSEGV".into() };
@@ -229,14 +378,18 @@ mod tests {
             started_unix_s: 1,
             machine: Machine::default(),
             seed: 1,
+            name: "prog <x>".into(),
             command: vec!["prog".into(), "x".into()],
-            measure: Measure::wall(),
-            runs: 6,
+            measures: vec![Measure::wall()],
+            runs: 8,
             warmup: 1,
             timeout_s: 60.0,
+            smallest_effect: 0.01,
+            loading_s: None,
             complete: true,
             locks: vec![lock("pthread", false, 2.0), lock("quick", true, 1.0), broken],
             summary: Vec::new(),
+            winners: Vec::new(),
         };
         all.summarise();
         all
@@ -250,7 +403,7 @@ mod tests {
         assert_eq!(back.locks, all.locks);
         assert_eq!(back.summary, all.summary);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(value["schema"], 1);
+        assert_eq!(value["schema"], SCHEMA);
         assert_eq!(value["locks"][2]["samples"][3]["exit"]["name"], "SIGSEGV");
     }
 
@@ -259,21 +412,36 @@ mod tests {
         let text = render(Format::Csv, &comparison()).unwrap();
         let mut reader = csv::Reader::from_reader(text.as_bytes());
         let records: Vec<_> = reader.records().map(Result::unwrap).collect();
-        assert_eq!(records.len(), 21);
-        assert_eq!(&records[17][0], "a,\"b\"|c");
-        assert_eq!((&records[17][6], &records[17][7]), ("signal", "SIGSEGV"));
-        assert_eq!(&records[17][8], "crashed: SIGSEGV");
+        assert_eq!(records.len(), 27);
+        assert_eq!((&records[21][0], &records[21][3]), ("a,\"b\"|c", "measured"));
+        assert_eq!((&records[21][11], &records[21][12]), ("signal", "SIGSEGV"));
+        assert_eq!(&records[21][13], "crashed: SIGSEGV");
     }
 
     #[test]
-    fn markdown_is_a_table_of_five_columns() {
+    fn markdown_is_a_table() {
         let text = render(Format::Markdown, &comparison()).unwrap();
         let table: Vec<&str> = text.lines().filter(|l| l.starts_with('|')).collect();
         assert_eq!(table.len(), 5);
         for line in table {
-            assert_eq!(line.replace("\\|", "").matches('|').count(), 6, "{line}");
+            assert_eq!(line.replace("\\|", "").matches('|').count(), 9, "{line}");
         }
-        assert!(text.contains("x faster") && text.contains("crashed: SIGSEGV, in 1 of 7 runs"), "{text}");
+        assert!(text.contains("x faster") && text.contains("crashed: SIGSEGV, in 1 of 9 runs"), "{text}");
+    }
+
+    #[test]
+    fn a_page_shows_names_as_they_are() {
+        let page = render(Format::Html, &comparison()).unwrap();
+        assert!(page.contains("<h1>prog &lt;x&gt;</h1>") && page.contains("a,&quot;b&quot;|c"), "{page}");
+        assert!(page.contains("class=\"better\"") && page.ends_with("</html>\n"));
+    }
+
+    #[test]
+    fn the_extension_names_the_form() {
+        assert_eq!(Format::of(Path::new("a/b.JSON")), Some(Format::Json));
+        assert_eq!(Format::of(Path::new("b.md")), Some(Format::Markdown));
+        assert_eq!(Format::of(Path::new("b.svg")), None);
+        assert_eq!(Format::of(Path::new("json")), None);
     }
 
     #[test]

@@ -9,11 +9,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod calls;
 pub mod export;
 pub mod machine;
+pub mod mapped;
 pub mod metric;
 pub mod model;
 pub mod plan;
 pub mod runner;
+pub mod service;
 pub mod stats;
 pub mod summary;

@@ -17,6 +17,18 @@ impl Metric {
         Ok(Self { regex })
     }
 
+    /// The name of its first named group: `p99` of `(?<p99>[0-9.]+)`.
+    pub fn name(&self) -> Option<&str> {
+        self.regex.capture_names().flatten().next()
+    }
+
+    /// What the last match captured, where that is not a number.
+    pub fn not_a_number(&self, text: &str) -> Option<String> {
+        let last = self.regex.captures_iter(text).last()?;
+        let group = (1..last.len()).find_map(|i| last.get(i)).or_else(|| last.get(0))?.as_str();
+        number(group).is_none().then(|| group.chars().take(40).collect())
+    }
+
     /// The number of the last match in `text`, or `None` where nothing matches or what matches is not a number.
     /// The last one, because programs print intermediate figures first.
     pub fn find(&self, text: &str) -> Option<f64> {
@@ -56,6 +68,14 @@ mod tests {
         assert_eq!(find(r"\d+ ms", text), None, "'3 ms' is not a number");
         assert_eq!(find(r"\d+", text), Some(3.0), "no group: the whole match");
         assert_eq!(find("no such (.*)", text), None);
+    }
+
+    #[test]
+    fn names_and_what_is_no_number() {
+        let metric = Metric::new("p99=(?<p99>[^ ]+)").unwrap();
+        assert_eq!(metric.name(), Some("p99"));
+        assert_eq!(metric.not_a_number("p99=low p99=high x").as_deref(), Some("high"));
+        assert_eq!((metric.not_a_number("p99=5"), metric.not_a_number("none")), (None, None));
     }
 
     #[test]

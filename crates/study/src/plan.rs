@@ -1,12 +1,18 @@
 //! A measurement plan: which program, on which locks, how often; and carrying it out.
 
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use lockswap_locks::counters::FILE_BYTES;
+
+use crate::calls::Counted;
 use crate::machine::Machine;
+use crate::mapped;
 use crate::metric::Metric;
-use crate::model::{Comparison, Exit, LockRuns, Measure, Sample, BASELINE, SCHEMA};
-use crate::runner::{run_once, Interrupt, Limits, Program};
-use crate::summary;
+use crate::model::{Comparison, Exit, LockRuns, Measure, Phase, Sample, BASELINE, SCHEMA};
+use crate::runner::{run_once, Interrupt, Limits, Program, Run};
+use crate::service::{run_loaded, Ready};
+use crate::{stats, summary};
 
 /// Longest run when the user names no limit.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -23,46 +29,112 @@ const METRIC_BYTES: usize = 8 << 20;
 /// Bytes of stderr kept for the report of a failed run.
 const STDERR_BYTES: usize = 2000;
 
+/// Starts of a program that the price of loading the library is measured with.
+const LOADS: usize = 15;
+
 /// The program as it is run on one lock.
 #[derive(Clone, Debug)]
 pub struct Variant {
     /// Id of the lock.
     pub lock: String,
+    /// Parameters of the sweep with their values.
+    pub setting: Vec<(String, String)>,
     /// Whether the preload library is loaded.
     pub preloaded: bool,
     /// The program with the environment that selects the lock.
     pub program: Program,
+    /// The load generator, where the program is a server.
+    pub load: Option<Program>,
+    /// Runs before each run, which does not count it.
+    pub prepare: Option<Program>,
+}
+
+impl Variant {
+    /// The program on a lock, and nothing else.
+    pub fn new(lock: &str, preloaded: bool, program: Program) -> Self {
+        let (setting, load, prepare) = (Vec::new(), None, None);
+        Variant { lock: lock.into(), setting, preloaded, program, load, prepare }
+    }
 }
 
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    /// What users call it.
+    pub name: String,
     /// The command as shown to users.
     pub command: Vec<String>,
-    /// The variants, the one of the [`BASELINE`] first.
+    /// The variants; for each setting the one of the [`BASELINE`] comes first.
     pub variants: Vec<Variant>,
     /// What is compared.
-    pub measure: Measure,
-    /// How the metric is found, when the measure is one.
-    pub metric: Option<Metric>,
+    pub measures: Vec<Measure>,
+    /// How the metrics are found.
+    pub metrics: Vec<Metric>,
     /// Measured rounds.
     pub runs: u32,
     /// Rounds before them.
     pub warmup: u32,
+    /// Whether lock calls are counted in the first round before them.
+    pub counts: bool,
+    /// Whether the best lock is measured once more, against the baseline.
+    pub confirms: bool,
     /// Longest run, or `None` for [`DEFAULT_TIMEOUT`], raised to ten times the slowest plain run.
     pub timeout: Option<Duration>,
-    /// Seed of the bootstrap.
+    /// Seed of the order of runs.
     pub seed: u64,
     /// Whether a plain program that exits with a status other than 0 is measured all the same.
     pub ignore_failure: bool,
+    /// Differences below this share of the baseline are not worth a verdict.
+    pub smallest_effect: f64,
+    /// A short program without the library, and with it.
+    pub loading: Option<[Program; 2]>,
+    /// What the program reads from standard input.
+    pub input: Option<PathBuf>,
+    /// Whether the program's output is shown.
+    pub shows_output: bool,
+    /// What shows that a server is ready for its load.
+    pub ready: Option<Ready>,
+    /// Runs once before everything.
+    pub setup: Option<Program>,
+    /// Runs once at the end, also after an interruption or a failure.
+    pub cleanup: Option<Program>,
+}
+
+impl Plan {
+    /// A plan that compares wall times, with nothing around the runs.
+    pub fn new(command: Vec<String>, variants: Vec<Variant>) -> Self {
+        Self {
+            name: command.join(" "),
+            command,
+            variants,
+            measures: vec![Measure::wall()],
+            metrics: Vec::new(),
+            runs: 10,
+            warmup: 1,
+            counts: false,
+            confirms: false,
+            timeout: None,
+            seed: 1,
+            ignore_failure: false,
+            smallest_effect: 0.0,
+            loading: None,
+            input: None,
+            shows_output: false,
+            ready: None,
+            setup: None,
+            cleanup: None,
+        }
+    }
 }
 
 /// Hears how a plan goes on.
 pub trait Observer {
-    /// A run begins.
-    fn starting(&mut self, lock: &str, round: u32);
-    /// A run has ended and is the last sample of its lock; the summary in `comparison` is not yet renewed.
-    fn measured(&mut self, comparison: &mut Comparison);
+    /// A run of the variant with this index begins.
+    fn starting(&mut self, index: usize, variant: &Variant, phase: Phase);
+    /// It has ended and is the last sample of its lock; the summary in `comparison` is not yet renewed.
+    fn measured(&mut self, index: usize, comparison: &mut Comparison);
+    /// So many more runs come than were planned.
+    fn more(&mut self, _runs: u64) {}
 }
 
 /// How a plan ended.
@@ -75,14 +147,21 @@ pub enum Ending {
         /// The signal.
         signal: i32,
     },
-    /// The very first run, of the plain program, failed, so that there is nothing to compare with.
+    /// The first run of the plain program failed, so that there is nothing to compare with.
     PlainFailed {
         /// What went wrong.
+        problem: String,
+        /// Its index.
+        variant: usize,
+    },
+    /// A command around the runs failed.
+    CommandFailed {
+        /// Which, and what went wrong.
         problem: String,
     },
 }
 
-/// Carries the plan out: all variants in turn, round after round.
+/// Carries the plan out: all variants in each round, in an order drawn from the seed.
 pub fn execute(
     plan: &Plan,
     tool_version: &str,
@@ -90,74 +169,176 @@ pub fn execute(
     observer: &mut dyn Observer,
 ) -> (Comparison, Ending) {
     let mut comparison = start(plan, tool_version);
-    let ending = rounds(plan, &mut comparison, interrupt, observer);
+    let ending = match all_rounds(plan, &mut comparison, interrupt, observer) {
+        Ok(()) => Ending::Complete,
+        Err(ending) => ending,
+    };
     comparison.complete = ending == Ending::Complete;
     comparison.summarise();
-    (comparison, ending)
+    // Not interrupted: it puts in order what the program left behind.
+    let cleaned = around("--cleanup", plan.cleanup.as_ref(), plan, None);
+    match (cleaned, ending) {
+        (Err(failed), Ending::Complete) => (comparison, failed),
+        (_, ending) => (comparison, ending),
+    }
 }
 
 fn start(plan: &Plan, tool_version: &str) -> Comparison {
-    let empty =
-        |v: &Variant| LockRuns { lock: v.lock.clone(), preloaded: v.preloaded, left_out: None, samples: Vec::new() };
+    let empty = |v: &Variant| LockRuns {
+        lock: v.lock.clone(),
+        setting: v.setting.clone(),
+        preloaded: v.preloaded,
+        counted: None,
+        left_out: None,
+        samples: Vec::new(),
+    };
     Comparison {
         schema: SCHEMA,
         tool_version: tool_version.into(),
         started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
         machine: Machine::here(),
         seed: plan.seed,
+        name: plan.name.clone(),
         command: plan.command.clone(),
-        measure: plan.measure.clone(),
+        measures: plan.measures.clone(),
         runs: plan.runs,
         warmup: plan.warmup,
         timeout_s: plan.timeout.unwrap_or(DEFAULT_TIMEOUT).as_secs_f64(),
+        smallest_effect: plan.smallest_effect,
+        loading_s: None,
         complete: false,
         locks: plan.variants.iter().map(empty).collect(),
         summary: Vec::new(),
+        winners: Vec::new(),
     }
 }
 
-fn rounds(
+fn all_rounds(
     plan: &Plan,
     comparison: &mut Comparison,
     interrupt: Option<&Interrupt>,
     observer: &mut dyn Observer,
-) -> Ending {
+) -> Result<(), Ending> {
+    around("--setup", plan.setup.as_ref(), plan, interrupt)?;
+    comparison.loading_s = plan.loading.as_ref().and_then(|programs| price_of_loading(programs, interrupt));
+    let mut random = fastrand::Rng::with_seed(plan.seed);
+    let mut order: Vec<usize> = (0..plan.variants.len()).collect();
     for round in 0..plan.warmup + plan.runs {
-        for (index, variant) in plan.variants.iter().enumerate() {
-            if comparison.locks[index].left_out.is_some() {
-                continue;
-            }
-            observer.starting(&variant.lock, round);
-            let Some(sample) = measure(plan, variant, round, limit(plan, comparison), interrupt) else {
-                return Ending::Interrupted { signal: interrupt.and_then(Interrupt::signal).unwrap_or_default() };
-            };
-            let first = round == 0 && variant.lock == BASELINE;
-            let failure = first.then(|| plain_problem(plan, &sample)).flatten();
-            let lock = &mut comparison.locks[index];
-            lock.samples.push(sample);
-            let timeouts = lock.samples.iter().filter(|s| matches!(s.exit, Exit::TimedOut { .. })).count();
-            if timeouts >= TIMEOUTS_ALLOWED && round + 1 < plan.warmup + plan.runs {
-                lock.left_out = Some("left out of the rest".into());
-            }
-            observer.measured(comparison);
-            if let Some(problem) = failure {
-                return Ending::PlainFailed { problem };
+        let phase = if round < plan.warmup { Phase::WarmUp } else { Phase::Measured };
+        // The baselines first in the first round: without them there is nothing to compare with.
+        match round {
+            0 => order.sort_by_key(|index| plan.variants[*index].lock != BASELINE),
+            _ => random.shuffle(&mut order),
+        }
+        for index in &order {
+            one(plan, *index, round, phase, comparison, interrupt, observer)?;
+        }
+    }
+    if plan.confirms && plan.runs > 0 {
+        let chosen = summary::best(comparison);
+        let mut order: Vec<usize> = chosen.iter().flat_map(|(baseline, best)| [*baseline, *best]).collect();
+        observer.more(order.len() as u64 * u64::from(plan.runs));
+        for round in 0..plan.runs {
+            random.shuffle(&mut order);
+            for index in &order {
+                let round = plan.warmup + plan.runs + round;
+                one(plan, *index, round, Phase::Confirmation, comparison, interrupt, observer)?;
             }
         }
     }
-    Ending::Complete
+    Ok(())
+}
+
+/// Runs one variant once.
+fn one(
+    plan: &Plan,
+    index: usize,
+    round: u32,
+    phase: Phase,
+    comparison: &mut Comparison,
+    interrupt: Option<&Interrupt>,
+    observer: &mut dyn Observer,
+) -> Result<(), Ending> {
+    let variant = &plan.variants[index];
+    if comparison.locks[index].left_out.is_some() {
+        return Ok(());
+    }
+    observer.starting(index, variant, phase);
+    around("--prepare", variant.prepare.as_ref(), plan, interrupt)?;
+    // Counting costs time: never in a run that is compared.
+    let counters = (plan.counts && variant.preloaded && round == 0 && phase == Phase::WarmUp)
+        .then(|| mapped::create("lockswap-stats-", FILE_BYTES).ok())
+        .flatten();
+    let mut program = variant.program.clone();
+    if let Some(file) = &counters {
+        program.envs.push(("LOCKSWAP_STATS".into(), Some(file.path().into())));
+    }
+    let limit = limit(plan, comparison, index);
+    let Some(sample) = measure(plan, variant, &program, (round, phase), limit, interrupt) else {
+        return Err(interrupted(interrupt));
+    };
+    let problem = (variant.lock == BASELINE && comparison.locks[index].samples.is_empty())
+        .then(|| plain_problem(plan, &sample))
+        .flatten();
+    let lock = &mut comparison.locks[index];
+    lock.counted = lock.counted.or_else(|| Counted::read(counters.as_ref()?.as_file()).ok());
+    lock.samples.push(sample);
+    let timeouts = lock.samples.iter().filter(|s| matches!(s.exit, Exit::TimedOut { .. })).count();
+    if timeouts >= TIMEOUTS_ALLOWED && round + 1 < plan.warmup + plan.runs {
+        lock.left_out = Some("left out of the rest".into());
+    }
+    observer.measured(index, comparison);
+    problem.map_or(Ok(()), |problem| Err(Ending::PlainFailed { problem, variant: index }))
+}
+
+fn interrupted(interrupt: Option<&Interrupt>) -> Ending {
+    Ending::Interrupted { signal: interrupt.and_then(Interrupt::signal).unwrap_or_default() }
+}
+
+/// Runs a command that the user wants around the runs; it must succeed.
+fn around(option: &str, command: Option<&Program>, plan: &Plan, interrupt: Option<&Interrupt>) -> Result<(), Ending> {
+    let Some(command) = command else { return Ok(()) };
+    let limits = Limits {
+        timeout: Duration::from_secs(365 * 24 * 3600),
+        capture_stdout: true,
+        keep_bytes: STDERR_BYTES,
+        input: None,
+        show: plan.shows_output,
+    };
+    let Some(run) = run_once(command, limits, interrupt) else { return Err(interrupted(interrupt)) };
+    if run.exit == (Exit::Code { code: 0 }) {
+        return Ok(());
+    }
+    let mut problem = format!("the command of {option} failed: {}", run.exit.words());
+    for line in String::from_utf8_lossy(&[run.stdout, run.stderr].concat()).lines() {
+        problem += &format!("\n    {line}");
+    }
+    Err(Ending::CommandFailed { problem })
+}
+
+/// How much longer a short program takes with the library: the median over several interleaved starts.
+fn price_of_loading(programs: &[Program; 2], interrupt: Option<&Interrupt>) -> Option<f64> {
+    let limits =
+        Limits { timeout: DEFAULT_TIMEOUT, capture_stdout: false, keep_bytes: STDERR_BYTES, input: None, show: false };
+    let mut differences = Vec::new();
+    for _ in 0..LOADS {
+        let [plain, loaded] = [0, 1].map(|index| run_once(&programs[index], limits, interrupt));
+        differences.push(loaded?.wall.as_secs_f64() - plain?.wall.as_secs_f64());
+    }
+    stats::median(&differences).map(|price| price.max(0.0))
 }
 
 /// Why the first run of the plain program is nothing to compare with.
 fn plain_problem(plan: &Plan, sample: &Sample) -> Option<String> {
     match sample.exit {
+        _ if sample.failure.is_some() => sample.failure.clone(),
         Exit::Code { code } if code != 0 && !plan.ignore_failure => Some(sample.exit.words()),
-        _ => summary::problem(sample, &plan.measure, None),
+        _ => plan.measures.iter().find_map(|measure| summary::problem(sample, measure, None)),
     }
 }
 
-fn limit(plan: &Plan, comparison: &Comparison) -> Duration {
-    let plain = comparison.baseline().map_or(&[][..], |b| &b.samples);
+fn limit(plan: &Plan, comparison: &Comparison, index: usize) -> Duration {
+    let plain = comparison.baseline_of(&comparison.locks[index]).map_or(&[][..], |b| &b.samples);
     let slowest = plain.iter().map(|s| s.wall_s).fold(0.0, f64::max);
     plan.timeout.unwrap_or_else(|| DEFAULT_TIMEOUT.max(Duration::from_secs_f64(HUNG_FACTOR * slowest)))
 }
@@ -165,26 +346,48 @@ fn limit(plan: &Plan, comparison: &Comparison) -> Duration {
 fn measure(
     plan: &Plan,
     variant: &Variant,
-    round: u32,
+    program: &Program,
+    (round, phase): (u32, Phase),
     timeout: Duration,
     interrupt: Option<&Interrupt>,
 ) -> Option<Sample> {
-    let keep_bytes = if plan.metric.is_some() { METRIC_BYTES } else { STDERR_BYTES };
-    let limits = Limits { timeout, capture_stdout: plan.metric.is_some(), keep_bytes };
-    let run = run_once(&variant.program, limits, interrupt)?;
+    let keep_bytes = if plan.metrics.is_empty() { STDERR_BYTES } else { METRIC_BYTES };
+    let limits = Limits {
+        timeout,
+        capture_stdout: !plan.metrics.is_empty(),
+        keep_bytes,
+        input: plan.input.as_deref(),
+        show: plan.shows_output,
+    };
+    let (run, failure): (Run, Option<String>) = match (&variant.load, &plan.ready) {
+        (Some(load), Some(ready)) => run_loaded(program, load, ready, limits, interrupt)?,
+        _ => (run_once(program, limits, interrupt)?, None),
+    };
     let find = |metric: &Metric| {
         let in_stream = |bytes: &[u8]| metric.find(&String::from_utf8_lossy(bytes));
         in_stream(&run.stdout).or_else(|| in_stream(&run.stderr))
     };
+    let output = |metric: &Metric| {
+        let in_stream = |bytes: &[u8]| metric.not_a_number(&String::from_utf8_lossy(bytes));
+        in_stream(&run.stdout).or_else(|| in_stream(&run.stderr))
+    };
+    let not_a_number = |metric: &Metric| match find(metric) {
+        None => output(metric).map(|found| format!("the metric matched '{found}', which is not a number")),
+        Some(_) => None,
+    };
+    let failure = failure.or_else(|| plan.metrics.iter().find_map(not_a_number));
     let mut sample = Sample {
         round,
-        warmup: round < plan.warmup,
+        phase,
         wall_s: run.wall.as_secs_f64(),
-        metric: plan.metric.as_ref().and_then(find),
+        usage: run.usage,
+        metrics: plan.metrics.iter().map(find).collect(),
         exit: run.exit,
+        failure,
         stderr_tail: None,
     };
-    let ended_well = sample.exit == Exit::Code { code: 0 } && summary::problem(&sample, &plan.measure, None).is_none();
+    let ended_well = sample.exit == Exit::Code { code: 0 }
+        && plan.measures.iter().all(|measure| summary::problem(&sample, measure, None).is_none());
     if !ended_well {
         let tail = &run.stderr[run.stderr.len().saturating_sub(STDERR_BYTES)..];
         sample.stderr_tail = Some(String::from_utf8_lossy(tail).trim_end().to_owned()).filter(|t| !t.is_empty());
@@ -200,41 +403,82 @@ mod tests {
     struct Order(Vec<String>);
 
     impl Observer for Order {
-        fn starting(&mut self, lock: &str, round: u32) {
-            self.0.push(format!("{lock}{round}"));
+        fn starting(&mut self, _: usize, variant: &Variant, _: Phase) {
+            self.0.push(variant.lock.clone());
         }
-        fn measured(&mut self, _: &mut Comparison) {}
+        fn measured(&mut self, _: usize, _: &mut Comparison) {}
+    }
+
+    fn shell(script: &str) -> Program {
+        Program { args: vec!["/bin/sh".into(), "-c".into(), script.into()], envs: Vec::new() }
     }
 
     fn plan(variants: &[(&str, &str)]) -> Plan {
-        let variant = |(lock, script): &(&str, &str)| Variant {
-            lock: (*lock).into(),
-            preloaded: false,
-            program: Program { args: vec!["/bin/sh".into(), "-c".into(), script.into()], envs: Vec::new() },
-        };
-        Plan {
-            command: vec!["sh".into()],
-            variants: variants.iter().map(variant).collect(),
-            measure: Measure::wall(),
-            metric: None,
-            runs: 2,
-            warmup: 1,
-            timeout: None,
-            seed: 1,
-            ignore_failure: false,
-        }
+        let variants = variants.iter().map(|(lock, script)| Variant::new(lock, false, shell(script))).collect();
+        Plan { runs: 2, ..Plan::new(vec!["sh".into()], variants) }
     }
 
     #[test]
-    fn runs_are_interleaved_and_warm_up_counts_apart() {
+    fn each_round_has_all_locks_in_an_order_of_its_own() {
+        let many = Plan { runs: 30, seed: 5, ..plan(&[("pthread", ":"), ("a", ":"), ("b", ":")]) };
         let mut order = Order::default();
-        let (comparison, ending) = execute(&plan(&[("pthread", ":"), ("a", ":"), ("b", ":")]), "0", None, &mut order);
+        let (comparison, ending) = execute(&many, "0", None, &mut order);
         assert_eq!(ending, Ending::Complete);
         assert!(comparison.complete);
-        assert_eq!(order.0.join(" "), "pthread0 a0 b0 pthread1 a1 b1 pthread2 a2 b2");
-        let warm: Vec<bool> = comparison.locks[1].samples.iter().map(|s| s.warmup).collect();
-        assert_eq!(warm, [true, false, false]);
-        assert_eq!(comparison.summary[1].good_runs, 2);
+        assert_eq!(order.0[..3], ["pthread", "a", "b"]);
+        let rounds: Vec<String> = order.0.chunks(3).map(|round| round.join(" ")).collect();
+        for round in &rounds {
+            assert!(["pthread", "a", "b"].iter().all(|lock| round.split(' ').any(|l| l == *lock)), "{round}");
+        }
+        let firsts: Vec<&str> = rounds.iter().filter_map(|round| round.split(' ').next()).collect();
+        for lock in ["pthread", "a", "b"] {
+            assert!(firsts.iter().filter(|l| **l == lock).count() >= 3, "{firsts:?}");
+        }
+        let mut again = Order::default();
+        execute(&many, "0", None, &mut again);
+        assert_eq!(order.0, again.0, "the seed decides");
+        assert_eq!(comparison.locks[1].samples[0].phase, Phase::WarmUp);
+        assert_eq!(comparison.summary[0][1].good_runs, 30);
+    }
+
+    #[test]
+    fn commands_around_the_runs() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        let say = |what: &str| shell(&format!("echo {what} >> {}", log.display()));
+        let mut all = plan(&[("pthread", &format!("echo run >> {}", log.display()))]);
+        (all.setup, all.cleanup) = (Some(say("setup")), Some(say("cleanup")));
+        all.variants[0].prepare = Some(say("prepare"));
+        let (_, ending) = execute(&all, "0", None, &mut Order::default());
+        assert_eq!(ending, Ending::Complete);
+        let lines = std::fs::read_to_string(&log).unwrap();
+        let expected = ["setup", "prepare", "run", "prepare", "run", "prepare", "run", "cleanup"];
+        assert_eq!(lines.lines().collect::<Vec<_>>(), expected);
+        all.variants[0].prepare = Some(shell("echo no disk >&2; exit 2"));
+        let (_, ending) = execute(&all, "0", None, &mut Order::default());
+        let problem = "the command of --prepare failed: exit status 2\n    no disk".into();
+        assert_eq!(ending, Ending::CommandFailed { problem });
+        assert!(std::fs::read_to_string(&log).unwrap().ends_with("cleanup\nsetup\ncleanup\n"));
+    }
+
+    #[test]
+    fn the_best_lock_is_confirmed_by_fresh_runs() {
+        let mut order = Order::default();
+        let mut graded = plan(&[("pthread", "echo 10"), ("slow", "echo 5"), ("quick", "echo 20"), ("best", "echo 30")]);
+        (graded.runs, graded.confirms) = (8, true);
+        graded.measures = vec![Measure::metric(0, "rate", "[0-9]+", "", false)];
+        graded.metrics = vec![Metric::new("[0-9]+").unwrap()];
+        let (comparison, _) = execute(&graded, "0", None, &mut order);
+        let fresh = &order.0[9 * 4..];
+        assert_eq!(fresh.len(), 16);
+        assert!(fresh.iter().all(|lock| lock == "best" || lock == "pthread"), "{fresh:?}");
+        let [winner] = &comparison.winners[..] else { panic!("{:?}", comparison.winners) };
+        assert_eq!((winner.lock.as_str(), winner.confirmed, winner.rounds), ("best", true, 8));
+        assert!((winner.ratio.unwrap() - 3.0).abs() < 1e-9);
+        let equal = Plan { confirms: true, runs: 8, ..plan(&[("pthread", ":"), ("a", ":")]) };
+        let mut order = Order::default();
+        let (comparison, _) = execute(&equal, "0", None, &mut order);
+        assert!(comparison.winners.is_empty() || order.0.len() > 18);
     }
 
     #[test]
@@ -246,7 +490,7 @@ mod tests {
         plan.runs = 3;
         let (comparison, ending) = execute(&plan, "0", None, &mut Order::default());
         assert_eq!(ending, Ending::Complete);
-        let verdicts: Vec<&str> = comparison.summary.iter().map(|r| r.verdict.as_str()).collect();
+        let verdicts: Vec<&str> = comparison.summary[0].iter().map(|r| r.verdict.as_str()).collect();
         assert_eq!(
             verdicts[1..4],
             [
@@ -255,7 +499,7 @@ mod tests {
                 "exit status 3 (plain: 0), in all 4 runs",
             ]
         );
-        assert_eq!(comparison.summary[4].good_runs, 3);
+        assert_eq!(comparison.summary[0][4].good_runs, 3);
     }
 
     #[test]
@@ -263,25 +507,25 @@ mod tests {
         let mut order = Order::default();
         let failing = [("pthread", "echo why >&2; exit 4"), ("a", ":")];
         let (comparison, ending) = execute(&plan(&failing), "0", None, &mut order);
-        assert_eq!(ending, Ending::PlainFailed { problem: "exit status 4".into() });
-        assert_eq!(order.0, ["pthread0"]);
+        assert_eq!(ending, Ending::PlainFailed { problem: "exit status 4".into(), variant: 0 });
+        assert_eq!(order.0, ["pthread"]);
         assert_eq!(comparison.locks[0].samples[0].stderr_tail.as_deref(), Some("why"));
         let mut ignoring = plan(&[("pthread", "exit 4"), ("a", "exit 4"), ("b", ":")]);
         ignoring.ignore_failure = true;
         let (comparison, ending) = execute(&ignoring, "0", None, &mut order);
         assert_eq!(ending, Ending::Complete);
-        assert!(comparison.summary[1].problems.is_empty());
-        assert_eq!(comparison.summary[2].verdict, "exit status 0 (plain: 4), in all 3 runs");
+        assert!(comparison.summary[0][1].problems.is_empty());
+        assert_eq!(comparison.summary[0][2].verdict, "exit status 0 (plain: 4), in all 3 runs");
     }
 
     #[test]
     fn metrics_come_from_stdout_or_stderr() {
         let mut plan = plan(&[("pthread", "echo rate=5"), ("a", "echo rate=6 >&2"), ("b", "echo none")]);
-        plan.measure = Measure::metric("rate=([0-9]+)", "", false);
-        plan.metric = Some(Metric::new("rate=([0-9]+)").unwrap());
+        plan.measures = vec![Measure::metric(0, "rate", "rate=([0-9]+)", "", false)];
+        plan.metrics = vec![Metric::new("rate=([0-9]+)").unwrap()];
         let (comparison, _) = execute(&plan, "0", None, &mut Order::default());
-        let medians: Vec<_> = comparison.summary.iter().map(|r| r.median).collect();
+        let medians: Vec<_> = comparison.summary[0].iter().map(|r| r.median).collect();
         assert_eq!(medians, [Some(5.0), Some(6.0), None]);
-        assert_eq!(comparison.summary[2].verdict, "metric not found in the output, in all 3 runs");
+        assert_eq!(comparison.summary[0][2].verdict, "metric not found in the output, in all 3 runs");
     }
 }

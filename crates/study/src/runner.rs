@@ -5,10 +5,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fs::{fcntl_setfl, OFlags};
 use rustix::process::{kill_process_group, pidfd_open, waitid, Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
-use crate::model::{signal_name, Exit};
+use crate::model::{signal_name, Exit, Usage};
 
 /// A program with its arguments and what its environment has that ours has not.
 #[derive(Clone, Debug)]
@@ -116,13 +117,24 @@ impl Interrupt {
 
 /// How to run a program.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct Limits<'a> {
     /// Longest time that a run may take.
     pub timeout: Duration,
     /// Whether standard output is wanted; otherwise it goes to `/dev/null`.
     pub capture_stdout: bool,
     /// Bytes kept of each captured stream; of a longer one the end is kept.
     pub keep_bytes: usize,
+    /// What the program reads from standard input; nothing without it.
+    pub input: Option<&'a Path>,
+    /// Whether what the program writes is written to our own streams, too.
+    pub show: bool,
+}
+
+impl Limits<'_> {
+    /// What the program reads.
+    pub fn stdin(&self) -> io::Result<Stdio> {
+        self.input.map_or_else(|| Ok(Stdio::null()), |path| File::open(path).map(Stdio::from))
+    }
 }
 
 /// What a run gave.
@@ -132,45 +144,95 @@ pub struct Run {
     pub exit: Exit,
     /// From before the start to the end.
     pub wall: Duration,
+    /// What it and the processes that it waited for used of the CPUs.
+    pub usage: Usage,
     /// The end of what it wrote to standard output.
     pub stdout: Vec<u8>,
     /// The end of what it wrote to standard error.
     pub stderr: Vec<u8>,
 }
 
-/// Runs `program` in a process group of its own, with nothing on standard input, and kills what is left of the group
-/// when the program ends, its time is up or an interruption comes. `None` after an interruption.
-pub fn run_once(program: &Program, limits: Limits, interrupt: Option<&Interrupt>) -> Option<Run> {
+impl Run {
+    /// A run that did not begin.
+    pub fn not_started(error: &io::Error, wall: Duration) -> Self {
+        let exit = Exit::NotStarted { error: error.to_string() };
+        Self { exit, wall, usage: Usage::default(), stdout: Vec::new(), stderr: Vec::new() }
+    }
+}
+
+/// Runs `program` in a process group of its own and kills what is left of the group when the program ends, its time is
+/// up or an interruption comes. `None` after an interruption.
+pub fn run_once(program: &Program, limits: Limits<'_>, interrupt: Option<&Interrupt>) -> Option<Run> {
+    run_beside(program, limits, interrupt, None)
+}
+
+/// The same; the run also ends, as one that timed out, when `companion` does.
+pub fn run_beside(
+    program: &Program,
+    limits: Limits<'_>,
+    interrupt: Option<&Interrupt>,
+    companion: Option<&Child>,
+) -> Option<Run> {
     if interrupt.is_some_and(|i| i.signal().is_some()) {
         return None;
     }
     let begin = Instant::now();
+    let stdin = match limits.stdin() {
+        Ok(stdin) => std::cell::Cell::new(Some(stdin)),
+        Err(error) => return Some(Run::not_started(&error, begin.elapsed())),
+    };
     let spawned = program.spawn(|command| {
-        let stdout = if limits.capture_stdout { Stdio::piped() } else { Stdio::null() };
-        command.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::piped()).process_group(0);
+        let stdout = if limits.capture_stdout || limits.show { Stdio::piped() } else { Stdio::null() };
+        let stdin = stdin.take().or_else(|| limits.stdin().ok()).unwrap_or_else(Stdio::null);
+        command.stdin(stdin).stdout(stdout).stderr(Stdio::piped()).process_group(0);
     });
     let mut child = match spawned {
         Ok(child) => child,
-        Err(error) => {
-            let exit = Exit::NotStarted { error: error.to_string() };
-            return Some(Run { exit, wall: begin.elapsed(), stdout: Vec::new(), stderr: Vec::new() });
-        }
+        Err(error) => return Some(Run::not_started(&error, begin.elapsed())),
     };
-    let mut stdout = Tail::new(child.stdout.take().map(OwnedFd::from), limits.keep_bytes);
-    let mut stderr = Tail::new(child.stderr.take().map(OwnedFd::from), limits.keep_bytes);
-    let end = wait(&child, begin, limits.timeout, [&mut stdout, &mut stderr], interrupt);
+    let show = |stream: Stream| limits.show.then_some(stream);
+    let mut stdout = Tail::new(child.stdout.take().map(OwnedFd::from), limits.keep_bytes, show(Stream::Stdout));
+    let mut stderr = Tail::new(child.stderr.take().map(OwnedFd::from), limits.keep_bytes, show(Stream::Stderr));
+    let end = wait(&child, begin, limits.timeout, [&mut stdout, &mut stderr], interrupt, companion);
     let wall = begin.elapsed();
     kill_group(&child);
     // The group is dead or this was its leader's own end: what the pipes hold now is all there will be.
     stdout.drain();
     stderr.drain();
-    let status = child.wait();
+    let (status, usage) = reap(&mut child);
     let exit = match end {
         End::Exited => exit_of(status),
         End::TimedOut => Exit::TimedOut { after_s: limits.timeout.as_secs_f64() },
         End::Interrupted => return None,
     };
-    Some(Run { exit, wall, stdout: stdout.kept(), stderr: stderr.kept() })
+    Some(Run { exit, wall, usage, stdout: stdout.kept(), stderr: stderr.kept() })
+}
+
+/// Waits for the child, and tells what it used of the CPUs: what our children have used grows by that when it is waited for.
+pub fn reap(child: &mut Child) -> (io::Result<ExitStatus>, Usage) {
+    let before = children();
+    let status = child.wait();
+    let after = children();
+    let usage = Usage {
+        user_s: (after.user_s - before.user_s).max(0.0),
+        system_s: (after.system_s - before.system_s).max(0.0),
+        voluntary_switches: after.voluntary_switches.saturating_sub(before.voluntary_switches),
+        involuntary_switches: after.involuntary_switches.saturating_sub(before.involuntary_switches),
+    };
+    (status, usage)
+}
+
+/// What all children that we have waited for have used; other threads must not wait for theirs meanwhile.
+fn children() -> Usage {
+    use nix::sys::resource::{getrusage, UsageWho};
+    let Ok(used) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return Usage::default() };
+    let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    Usage {
+        user_s: seconds(used.user_time()),
+        system_s: seconds(used.system_time()),
+        voluntary_switches: used.voluntary_context_switches().try_into().unwrap_or_default(),
+        involuntary_switches: used.involuntary_context_switches().try_into().unwrap_or_default(),
+    }
 }
 
 enum End {
@@ -186,13 +248,16 @@ fn wait(
     timeout: Duration,
     mut streams: [&mut Tail; 2],
     interrupt: Option<&Interrupt>,
+    companion: Option<&Child>,
 ) -> End {
-    let pid = Pid::from_child(child);
-    let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok();
+    let pidfd_of = |child| pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok();
+    let (pidfd, companions) = (pidfd_of(child), companion.and_then(pidfd_of));
     loop {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-        if !matches!(waitid(WaitId::Pid(pid), options), Ok(None)) {
+        if has_ended(child) {
             return End::Exited;
+        }
+        if companion.is_some_and(has_ended) {
+            return End::TimedOut;
         }
         if interrupt.is_some_and(|i| i.signal().is_some()) {
             return End::Interrupted;
@@ -204,8 +269,9 @@ fn wait(
         // Kernels before 5.3 have no pidfd: look every millisecond.
         let nap = if pidfd.is_some() { left } else { left.min(Duration::from_millis(1)) };
         let sources = streams.iter().filter_map(|s| s.source.as_ref().map(AsFd::as_fd));
-        let own = [pidfd.as_ref().map(AsFd::as_fd), interrupt.map(|i| i.wake.as_fd())];
-        let watched = own.into_iter().flatten().chain(sources);
+        let own = [pidfd.as_ref(), companions.as_ref()].map(|fd| fd.map(AsFd::as_fd));
+        let own = own.into_iter().chain([interrupt.map(|i| i.wake.as_fd())]);
+        let watched = own.flatten().chain(sources);
         let mut fds: Vec<PollFd<'_>> = watched.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let nap = Timespec { tv_sec: nap.as_secs() as i64, tv_nsec: i64::from(nap.subsec_nanos()) };
         let ready = poll(&mut fds, Some(&nap));
@@ -217,13 +283,21 @@ fn wait(
     }
 }
 
-fn kill_group(child: &Child) {
+/// Whether the child is a zombie. It stays one.
+pub fn has_ended(child: &Child) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    !matches!(waitid(WaitId::Pid(Pid::from_child(child)), options), Ok(None))
+}
+
+/// Kills the child's process group.
+pub fn kill_group(child: &Child) {
     // Both may fail for one reason only: nothing is left to kill.
     let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
     let _ = rustix::process::kill_process(Pid::from_child(child), Signal::KILL);
 }
 
-fn exit_of(status: io::Result<ExitStatus>) -> Exit {
+/// How a child ended that was waited for.
+pub fn exit_of(status: io::Result<ExitStatus>) -> Exit {
     match status {
         Ok(status) => match (status.code(), status.signal()) {
             (Some(code), _) => Exit::Code { code },
@@ -236,17 +310,25 @@ fn exit_of(status: io::Result<ExitStatus>) -> Exit {
     }
 }
 
+#[derive(Clone, Copy)]
+enum Stream {
+    Stdout,
+    Stderr,
+}
+
 /// Reads a pipe without ever waiting and keeps the end of what came.
 struct Tail {
     source: Option<File>,
     bytes: Vec<u8>,
     keep: usize,
+    /// Where it is shown, too.
+    shown: Option<Stream>,
 }
 
 impl Tail {
-    fn new(source: Option<OwnedFd>, keep: usize) -> Self {
+    fn new(source: Option<OwnedFd>, keep: usize, shown: Option<Stream>) -> Self {
         let without_waiting = |fd: OwnedFd| fcntl_setfl(&fd, OFlags::NONBLOCK).ok().map(|()| File::from(fd));
-        Self { source: source.and_then(without_waiting), bytes: Vec::new(), keep }
+        Self { source: source.and_then(without_waiting), bytes: Vec::new(), keep, shown }
     }
 
     /// One read; whether there may be more at once.
@@ -256,6 +338,12 @@ impl Tail {
         match source.read(&mut buffer) {
             Ok(0) => self.source = None,
             Ok(count) => {
+                // A reader of ours that has gone away does not keep us from measuring.
+                let _ = match self.shown {
+                    Some(Stream::Stdout) => io::stdout().write_all(&buffer[..count]),
+                    Some(Stream::Stderr) => io::stderr().write_all(&buffer[..count]),
+                    None => Ok(()),
+                };
                 self.bytes.extend_from_slice(&buffer[..count]);
                 if self.bytes.len() > 2 * self.keep + buffer.len() {
                     self.bytes.drain(..self.bytes.len() - self.keep);
@@ -287,14 +375,13 @@ impl Tail {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     fn shell(script: &str) -> Program {
         Program { args: ["/bin/sh", "-c", script].map(OsString::from).to_vec(), envs: Vec::new() }
     }
 
-    fn limits(timeout: Duration) -> Limits {
-        Limits { timeout, capture_stdout: true, keep_bytes: 1 << 20 }
+    fn limits(timeout: Duration) -> Limits<'static> {
+        Limits { timeout, capture_stdout: true, keep_bytes: 1 << 20, input: None, show: false }
     }
 
     fn run(script: &str) -> Run {
@@ -316,6 +403,21 @@ mod tests {
         let none = Program { args: vec!["/no/such/program".into()], envs: Vec::new() };
         let missing = run_once(&none, limits(Duration::from_secs(1)), None).unwrap();
         assert!(matches!(missing.exit, Exit::NotStarted { .. }), "{:?}", missing.exit);
+    }
+
+    #[test]
+    fn cpu_time_and_input_of_a_run() {
+        let busy = run("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done");
+        assert!(busy.usage.user_s > 0.01 && busy.usage.user_s < 15.0, "{:?}", busy.usage);
+        let asleep = run("sleep 0.3");
+        assert!(asleep.usage.cpu_s() < 2.0 && asleep.usage.voluntary_switches > 0, "{:?}", asleep.usage);
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("input");
+        std::fs::write(&file, "line\n").unwrap();
+        let limits = Limits { input: Some(&file), ..limits(Duration::from_secs(20)) };
+        assert_eq!(run_once(&shell("cat"), limits, None).unwrap().stdout, b"line\n");
+        let missing = Limits { input: Some(Path::new("/no/such/file")), ..limits };
+        assert!(matches!(run_once(&shell("cat"), missing, None).unwrap().exit, Exit::NotStarted { .. }));
     }
 
     #[test]

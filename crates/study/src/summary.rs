@@ -2,83 +2,191 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Comparison, Exit, LockRuns, Measure, Sample, Source, BASELINE};
-use crate::stats::{self, Resampled};
+use crate::model::{Comparison, Exit, LockRuns, Measure, Phase, Sample, Source, Winner, BASELINE, INTERPOSED};
+use crate::stats::{self, Shift, ERROR_RATE};
 
-/// Fewer good runs than this carry no verdict. In simulated comparisons of equal programs (normal, log-normal and
-/// two-humped times) 8 to 11% looked different with 3 runs, 6 to 8% with 4, and about the promised 5% or less from 5
-/// runs on.
-pub const FEWEST_RUNS: usize = 5;
+/// An interval this wide that holds 1 is called unclear rather than no difference.
+const WIDE: f64 = 1.25;
 
-/// What the runs on one lock say.
+/// Lock calls per run below which a difference hardly comes from the locks.
+const FEW_CALLS: u64 = 1000;
+
+/// The price of loading is not named below this: it is less than the clock of a start tells.
+const LEAST_LOADING_S: f64 = 10e-6;
+
+/// What the runs on one lock say about one measure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Id of the lock.
     pub lock: String,
+    /// Parameters of the sweep with their values.
+    pub setting: Vec<(String, String)>,
     /// Measured runs that ended as the plain program does and gave a number.
     pub good_runs: usize,
     /// Median of the good runs.
     pub median: Option<f64>,
     /// Median absolute deviation of the good runs.
     pub spread: Option<f64>,
-    /// How many times better than the baseline the median is; above 1 is better.
+    /// Median CPU time of the good runs, seconds.
+    pub cpu_s: Option<f64>,
+    /// Median number of context switches of the good runs.
+    pub switches: Option<f64>,
+    /// Lock calls that lockswap answered in one run, where they were counted.
+    pub calls_ours: Option<u64>,
+    /// Lock calls that went on to glibc.
+    pub calls_glibc: Option<u64>,
+    /// How many times better than the baseline it is; above 1 is better.
     pub ratio: Option<f64>,
-    /// Lower end of the 95% interval of the ratio.
+    /// Lower end of the 95 % interval of the ratio.
     pub ratio_low: Option<f64>,
-    /// Upper end of the 95% interval of the ratio.
+    /// Upper end of the 95 % interval of the ratio.
     pub ratio_high: Option<f64>,
+    /// The p value after Holm's correction for all that the comparison compares.
+    pub p: Option<f64>,
     /// What went wrong, if anything.
     pub problems: Vec<String>,
+    /// The conclusion.
+    pub judgement: Judgement,
     /// The conclusion in words.
     pub verdict: String,
 }
 
-/// One row for each lock of the comparison.
-pub fn rows(comparison: &Comparison) -> Vec<Row> {
-    let expected = comparison.expected_exit().cloned();
-    let good = |lock: &LockRuns| good_values(lock, &comparison.measure, expected.as_ref());
-    let plain = comparison.baseline().map(good).unwrap_or_default();
-    let plain_medians = stats::resampled_medians(&plain, comparison.seed);
-    let plain = Resampled { values: &plain, medians: &plain_medians };
-    let row = |lock: &LockRuns| {
-        let values = good(lock);
-        let is_baseline = lock.lock == BASELINE;
-        let medians = if is_baseline {
-            Vec::new()
-        } else {
-            stats::resampled_medians(&values, comparison.seed ^ hash(&lock.lock))
-        };
-        let own = Resampled { values: &values, medians: &medians };
-        let ratio = match (is_baseline, comparison.measure.lower_is_better) {
-            (true, _) => None,
-            (false, true) => stats::ratio(plain, own),
-            (false, false) => stats::ratio(own, plain),
-        };
-        let problems = problems(lock, &comparison.measure, expected.as_ref());
-        let verdict = if !problems.is_empty() {
-            problems.join("; ")
-        } else if is_baseline {
-            "the baseline".into()
-        } else {
-            verdict(ratio, values.len().min(plain.values.len()))
-        };
-        Row {
-            lock: lock.lock.clone(),
-            good_runs: values.len(),
-            median: stats::median(&values),
-            spread: stats::median_absolute_deviation(&values),
-            ratio: ratio.map(|r| r.value),
-            ratio_low: ratio.map(|r| r.low),
-            ratio_high: ratio.map(|r| r.high),
-            problems,
-            verdict,
-        }
+/// What a row says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Judgement {
+    /// It is what the others are compared with.
+    Baseline,
+    /// It is better than the baseline.
+    Better,
+    /// It is worse.
+    Worse,
+    /// The interval holds 1, or the difference is below the smallest worth naming.
+    Same,
+    /// Perhaps there is a difference; the runs do not tell.
+    Unclear,
+    /// It is worse by no more than loading the library costs.
+    Loading,
+    /// No lock call was ours: a difference does not come from the lock.
+    NothingReplaced,
+    /// Too few runs for a verdict.
+    TooFew,
+    /// Runs went wrong.
+    Failed,
+}
+
+/// The rows of all locks, for each measure.
+pub fn all(comparison: &Comparison) -> Vec<Vec<Row>> {
+    let mut tables: Vec<Vec<(Row, Option<Shift>)>> = comparison
+        .measures
+        .iter()
+        .map(|measure| comparison.locks.iter().map(|lock| row(comparison, lock, measure)).collect())
+        .collect();
+    // All that is compared with the baseline, but not the price of interposition, which is no choice.
+    let tested = |row: &Row| !matches!(row.lock.as_str(), BASELINE | INTERPOSED);
+    let mut p_values: Vec<&mut Option<f64>> = tables
+        .iter_mut()
+        .flatten()
+        .filter(|(row, _)| tested(row) && row.judgement != Judgement::NothingReplaced)
+        .map(|(row, _)| &mut row.p)
+        .filter(|p| p.is_some())
+        .collect();
+    let corrected = stats::holm(&p_values.iter().filter_map(|p| **p).collect::<Vec<_>>());
+    let compared = corrected.len();
+    p_values.iter_mut().zip(corrected).for_each(|(p, corrected)| **p = Some(corrected));
+    let judged = |(mut row, shift): (Row, Option<Shift>), measure: &Measure| {
+        let family = if tested(&row) { compared } else { 1 };
+        judge(&mut row, shift, comparison, measure, family);
+        row
     };
-    comparison.locks.iter().map(row).collect()
+    let tables = tables.into_iter().zip(&comparison.measures);
+    tables.map(|(rows, measure)| rows.into_iter().map(|row| judged(row, measure)).collect()).collect()
+}
+
+/// The numbers of a row, without a verdict.
+fn row(comparison: &Comparison, lock: &LockRuns, measure: &Measure) -> (Row, Option<Shift>) {
+    let expected = comparison.expected_exit(lock);
+    let good: Vec<&Sample> =
+        lock.samples.iter().filter(|s| s.phase == Phase::Measured && value(s, measure, expected).is_some()).collect();
+    let median_of =
+        |number: &dyn Fn(&Sample) -> f64| stats::median(&good.iter().map(|sample| number(sample)).collect::<Vec<_>>());
+    let values: Vec<f64> = good.iter().filter_map(|s| value(s, measure, expected)).collect();
+    let calls = lock.counted.map(|counted| counted.calls.all());
+    let nothing = lock.counted.is_some_and(|counted| match lock.lock.as_str() {
+        INTERPOSED => counted.calls.all().total() == 0,
+        id => !counted.is_replaced(id),
+    });
+    let shift = (lock.lock != BASELINE && !nothing)
+        .then(|| stats::shift(&differences(comparison, lock, measure, Phase::Measured, 0.0).0))
+        .flatten();
+    let is_ratio = differences(comparison, lock, measure, Phase::Measured, 0.0).1;
+    let times = |value: f64| Some(value.exp()).filter(|_| is_ratio);
+    let row = Row {
+        lock: lock.lock.clone(),
+        setting: lock.setting.clone(),
+        good_runs: values.len(),
+        median: stats::median(&values),
+        spread: stats::median_absolute_deviation(&values),
+        cpu_s: median_of(&|sample| sample.usage.cpu_s()),
+        switches: median_of(&|sample| (sample.usage.voluntary_switches + sample.usage.involuntary_switches) as f64),
+        calls_ours: calls.map(|calls| calls.ours),
+        calls_glibc: calls.map(|calls| calls.total() - calls.ours),
+        ratio: shift.and_then(|s| times(s.value)),
+        ratio_low: shift.and_then(|s| times(s.interval?.0)),
+        ratio_high: shift.and_then(|s| times(s.interval?.1)),
+        p: shift.map(|s| s.p),
+        problems: problems(lock, measure, expected),
+        judgement: if nothing { Judgement::NothingReplaced } else { Judgement::Baseline },
+        verdict: String::new(),
+    };
+    (row, shift)
+}
+
+/// The difference to the baseline in each round that has both, better is above 0; and whether they are logarithms of
+/// ratios. Where a value is not above 0 a ratio means nothing, and plain differences are taken. `subtracted` is taken from
+/// the lock's own values first.
+fn differences(
+    comparison: &Comparison,
+    lock: &LockRuns,
+    measure: &Measure,
+    phase: Phase,
+    subtracted: f64,
+) -> (Vec<f64>, bool) {
+    let Some(baseline) = comparison.baseline_of(lock) else { return (Vec::new(), true) };
+    let expected = comparison.expected_exit(lock);
+    let values = |runs: &LockRuns| -> Vec<(u32, f64)> {
+        let of_phase = runs.samples.iter().filter(|s| s.phase == phase);
+        of_phase.filter_map(|s| Some((s.round, value(s, measure, expected)?))).collect()
+    };
+    let (plain, own) = (values(baseline), values(lock));
+    let mut pairs = Vec::with_capacity(own.len());
+    // Both are in the order of rounds.
+    let mut rest = plain.iter().peekable();
+    for (round, value) in own {
+        while rest.next_if(|(other, _)| *other < round).is_some() {}
+        if let Some((_, plain)) = rest.next_if(|(other, _)| *other == round) {
+            pairs.push((value - subtracted, *plain));
+        }
+    }
+    let sign = if measure.lower_is_better { -1.0 } else { 1.0 };
+    let is_ratio = pairs.iter().all(|(own, plain)| *own > 0.0 && *plain > 0.0);
+    let difference =
+        |(own, plain): &(f64, f64)| if is_ratio { sign * (own / plain).ln() } else { sign * (own - plain) };
+    (pairs.iter().map(difference).collect(), is_ratio)
+}
+
+/// The number that a run counts with. A run past the time limit took at least that long; leaving it out would make a lock
+/// look better that hangs now and then.
+fn value(sample: &Sample, measure: &Measure, expected: Option<&Exit>) -> Option<f64> {
+    let timed_out = matches!(sample.exit, Exit::TimedOut { .. }) && measure.source == Source::Wall;
+    (timed_out || problem(sample, measure, expected).is_none()).then(|| measure.value(sample)).flatten()
 }
 
 /// Why a run does not count, or `None` when it is good.
 pub fn problem(sample: &Sample, measure: &Measure, expected: Option<&Exit>) -> Option<String> {
+    if let Some(failure) = &sample.failure {
+        return Some(failure.clone());
+    }
     match (&sample.exit, expected) {
         (exit @ Exit::Code { code }, Some(Exit::Code { code: plain })) if code != plain => {
             return Some(format!("{} (plain: {plain})", exit.words()));
@@ -86,13 +194,7 @@ pub fn problem(sample: &Sample, measure: &Measure, expected: Option<&Exit>) -> O
         (Exit::Code { .. }, _) => {}
         (exit, _) => return Some(exit.words()),
     }
-    let metric_missing = matches!(measure.source, Source::Metric { .. }) && sample.metric.is_none();
-    metric_missing.then(|| "metric not found in the output".into())
-}
-
-fn good_values(lock: &LockRuns, measure: &Measure, expected: Option<&Exit>) -> Vec<f64> {
-    let good = lock.samples.iter().filter(|s| !s.warmup && problem(s, measure, expected).is_none());
-    good.filter_map(|s| measure.value(s)).collect()
+    measure.value(sample).is_none().then(|| "metric not found in the output".into())
 }
 
 fn problems(lock: &LockRuns, measure: &Measure, expected: Option<&Exit>) -> Vec<String> {
@@ -114,25 +216,345 @@ fn problems(lock: &LockRuns, measure: &Measure, expected: Option<&Exit>) -> Vec<
     words
 }
 
-fn verdict(ratio: Option<stats::Ratio>, runs: usize) -> String {
-    let Some(ratio) = ratio else { return if runs == 0 { "no runs".into() } else { "no ratio".into() } };
-    if runs < FEWEST_RUNS {
-        return format!("too few runs (at least {FEWEST_RUNS})");
+fn judge(row: &mut Row, shift: Option<Shift>, comparison: &Comparison, measure: &Measure, compared: usize) {
+    let (judgement, verdict) = if !row.problems.is_empty() {
+        (Judgement::Failed, row.problems.join("; "))
+    } else if row.lock == BASELINE {
+        (Judgement::Baseline, "the baseline".into())
+    } else if row.judgement == Judgement::NothingReplaced {
+        (Judgement::NothingReplaced, "nothing was replaced".into())
+    } else {
+        match (shift, row.p) {
+            (Some(shift), Some(p)) => certain(row, shift, p, comparison, measure, compared),
+            _ => (Judgement::TooFew, if row.good_runs == 0 { "no runs".into() } else { "no ratio".into() }),
+        }
+    };
+    (row.judgement, row.verdict) = (judgement, verdict);
+}
+
+fn certain(
+    row: &Row,
+    shift: Shift,
+    p: f64,
+    comparison: &Comparison,
+    measure: &Measure,
+    compared: usize,
+) -> (Judgement, String) {
+    let fewest = stats::fewest_rounds(compared);
+    if row.good_runs < fewest as usize {
+        return (Judgement::TooFew, format!("too few runs (at least {fewest})"));
     }
-    if ratio.low <= 1.0 && 1.0 <= ratio.high {
-        return "no difference seen".into();
+    let (low, high) = shift.interval.unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
+    if low <= 0.0 && 0.0 <= high {
+        return match row.ratio {
+            Some(_) if (high - low) > 2.0 * WIDE.ln() => {
+                (Judgement::Unclear, format!("unclear: from {} to {}", digits(low.exp()), digits(high.exp())))
+            }
+            _ => (Judgement::Same, "no difference seen".into()),
+        };
     }
-    let word = if ratio.value > 1.0 { "faster" } else { "slower" };
-    format!("{}x {word}", ratio_digits(ratio.value))
+    if row.ratio.is_some() && shift.value.abs() < comparison.smallest_effect.ln_1p() {
+        let percent = short(100.0 * comparison.smallest_effect);
+        return (Judgement::Same, format!("differs by less than {percent}%"));
+    }
+    if p > ERROR_RATE {
+        return (Judgement::Unclear, "unclear: more runs would tell".into());
+    }
+    if shift.value < 0.0 && is_price_of_loading(row, comparison, measure) {
+        return (Judgement::Loading, "no more than loading costs".into());
+    }
+    let (better, worse) = match measure.source {
+        Source::Wall => ("faster", "slower"),
+        Source::Metric { .. } => ("better", "worse"),
+    };
+    let (judgement, word) = if shift.value > 0.0 { (Judgement::Better, better) } else { (Judgement::Worse, worse) };
+    match row.ratio {
+        Some(ratio) => (judgement, format!("{} {word}", times(ratio.max(1.0 / ratio)))),
+        None => (judgement, format!("{} {word}", human(shift.value.abs(), &measure.unit))),
+    }
+}
+
+/// Whether the lock is no longer slower when its runs are shortened by what loading the library takes.
+fn is_price_of_loading(row: &Row, comparison: &Comparison, measure: &Measure) -> bool {
+    let lock = comparison.locks.iter().find(|lock| lock.lock == row.lock && lock.setting == row.setting);
+    let (Some(lock), Some(loading), Source::Wall) = (lock, comparison.loading_s, &measure.source) else { return false };
+    let processes = lock.counted.map_or(1, |counted| counted.processes + counted.left_alone).max(1);
+    let (differences, _) = differences(comparison, lock, measure, Phase::Measured, loading * processes as f64);
+    let high = stats::shift(&differences).and_then(|shift| Some(shift.interval?.1));
+    high.is_some_and(|high| high >= -comparison.smallest_effect.ln_1p())
+}
+
+/// For each setting the indices of the baseline and of the best lock, where one is better.
+pub fn best(comparison: &Comparison) -> Vec<(usize, usize)> {
+    let Some(rows) = all(comparison).into_iter().next() else { return Vec::new() };
+    let mut chosen: Vec<(usize, usize)> = Vec::new();
+    for (baseline, plain) in rows.iter().enumerate().filter(|(_, row)| row.lock == BASELINE) {
+        let better = |(_, row): &(usize, &Row)| row.setting == plain.setting && row.judgement == Judgement::Better;
+        let size = |row: &Row| row.ratio.unwrap_or_default();
+        let best = rows.iter().enumerate().filter(better).max_by(|(_, a), (_, b)| size(a).total_cmp(&size(b)));
+        chosen.extend(best.map(|(index, _)| (baseline, index)));
+    }
+    chosen
+}
+
+/// What the fresh runs say of the locks that [`best`] had chosen.
+pub fn winners(comparison: &Comparison) -> Vec<Winner> {
+    let Some(measure) = comparison.measures.first() else { return Vec::new() };
+    let fresh = |lock: &&LockRuns| {
+        lock.lock != BASELINE && lock.samples.iter().any(|sample| sample.phase == Phase::Confirmation)
+    };
+    let winner = |lock: &LockRuns| {
+        let (differences, is_ratio) = differences(comparison, lock, measure, Phase::Confirmation, 0.0);
+        let shift = stats::shift(&differences);
+        let ratio = |value: f64| Some(value.exp()).filter(|_| is_ratio);
+        let good = lock.samples.iter().all(|s| problem(s, measure, comparison.expected_exit(lock)).is_none());
+        Winner {
+            lock: lock.lock.clone(),
+            setting: lock.setting.clone(),
+            ratio: shift.and_then(|s| ratio(s.value)),
+            ratio_low: shift.and_then(|s| ratio(s.interval?.0)),
+            ratio_high: shift.and_then(|s| ratio(s.interval?.1)),
+            p: shift.map(|s| s.p),
+            rounds: differences.len(),
+            confirmed: good && shift.is_some_and(|s| s.value > 0.0 && s.p <= ERROR_RATE),
+        }
+    };
+    comparison.locks.iter().filter(fresh).map(winner).collect()
+}
+
+/// The rows as they are shown: the baselines, then the best first, and those without a ratio last; setting by setting.
+pub fn sorted<'a>(comparison: &Comparison, rows: &'a [Row]) -> Vec<&'a Row> {
+    let settings = comparison.settings();
+    let place = |row: &Row| settings.iter().position(|setting| *setting == row.setting);
+    let rank = |row: &Row| match row.lock.as_str() {
+        BASELINE => 0,
+        INTERPOSED => 1,
+        _ if row.ratio.is_some() => 2,
+        _ => 3,
+    };
+    let mut rows: Vec<&Row> = rows.iter().collect();
+    rows.sort_by(|a, b| {
+        let by_size = || b.ratio.unwrap_or_default().total_cmp(&a.ratio.unwrap_or_default());
+        place(a).cmp(&place(b)).then(rank(a).cmp(&rank(b))).then_with(by_size)
+    });
+    rows
+}
+
+/// Why all that was measured says nothing about locks, and what to do; nothing where at least one row replaced some.
+pub fn nothing_replaced(comparison: &Comparison) -> Option<(&'static str, &'static str)> {
+    let counted: Vec<_> =
+        comparison.locks.iter().filter(|lock| !matches!(lock.lock.as_str(), BASELINE | INTERPOSED)).collect();
+    let nothing = |lock: &&LockRuns| lock.counted.is_some_and(|counted| !counted.is_replaced(&lock.lock));
+    let all = !counted.is_empty() && counted.iter().all(nothing);
+    counted.first().filter(|_| all)?.counted.map(|counted| counted.why_nothing())
+}
+
+/// The conclusion in plain sentences, one for each setting of the sweep.
+pub fn conclusion(comparison: &Comparison) -> Vec<String> {
+    let (Some(measure), Some(rows)) = (comparison.measures.first(), comparison.summary.first()) else {
+        return Vec::new();
+    };
+    if nothing_replaced(comparison).is_some() {
+        return Vec::new();
+    }
+    let mut sentences = Vec::new();
+    for setting in comparison.settings() {
+        let with = if setting.is_empty() { String::new() } else { format!("{}: ", in_words(setting)) };
+        let of_setting = rows.iter().filter(|row| row.setting == setting);
+        let tested: Vec<&Row> = of_setting.filter(|row| !matches!(row.lock.as_str(), BASELINE | INTERPOSED)).collect();
+        let winner = comparison.winners.iter().find(|winner| winner.setting == setting);
+        let better: Vec<&&Row> = tested.iter().filter(|row| row.judgement == Judgement::Better).collect();
+        let sentence = match winner {
+            Some(winner) if winner.confirmed => {
+                let word = if measure.source == Source::Wall { "faster" } else { "better" };
+                let size = match (winner.ratio, winner.ratio_low, winner.ratio_high) {
+                    (Some(ratio), Some(low), Some(high)) => {
+                        format!("{} [{}, {}] {word}", times(ratio), digits(low), digits(high))
+                    }
+                    _ => word.to_owned(),
+                };
+                let runs = winner.rounds;
+                let of =
+                    if tested.len() == 1 { String::new() } else { format!("the best of {} locks: ", tested.len()) };
+                format!("{} is {of}{size} than {BASELINE} in {runs} fresh runs.", winner.lock)
+            }
+            Some(winner) => format!(
+                "{} looked best, but {} fresh runs did not confirm it: no lock is proven better than {BASELINE}.",
+                winner.lock, winner.rounds
+            ),
+            None if better.is_empty() && tested.iter().all(|row| row.judgement == Judgement::TooFew) => {
+                let fewest = stats::fewest_rounds(tested.len() * comparison.measures.len());
+                let locks = if tested.len() == 1 { "lock takes" } else { "locks take" };
+                format!("Too few runs for a verdict: {} {locks} at least --runs {fewest}.", tested.len())
+            }
+            None if better.is_empty() => match tested[..] {
+                [only] => format!("{} is not proven better than {BASELINE}.", only.lock),
+                _ => format!("None of {} locks is proven better than {BASELINE}.", tested.len()),
+            },
+            None => {
+                let names: Vec<&str> = better.iter().map(|row| row.lock.as_str()).collect();
+                format!("Better than {BASELINE}: {}; fresh runs did not confirm it.", names.join(", "))
+            }
+        };
+        sentences.push(with + &sentence);
+    }
+    sentences
+}
+
+/// `threads=4, keys=100`.
+pub fn in_words(setting: &[(String, String)]) -> String {
+    setting.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(", ")
+}
+
+/// How to read the table, and what to mind, a line each.
+pub fn notes(comparison: &Comparison) -> Vec<String> {
+    let Some(measure) = comparison.measures.first() else { return Vec::new() };
+    let mut notes = vec![format!("{}; spread: median absolute deviation", what_median(measure))];
+    if nothing_replaced(comparison).is_some() {
+        return notes;
+    }
+    notes.push(format!(
+        "ratio: how many times better than {BASELINE} (above 1 is better), with its 95% interval over paired rounds"
+    ));
+    if comparison.locks.iter().any(|lock| lock.counted.is_some()) {
+        notes.push(
+            "calls: lock calls of one run that lockswap's locks answered (of all, where some went to glibc)".into(),
+        );
+    }
+    notes.extend(loading_note(comparison));
+    notes.extend(fixed_duration_note(comparison));
+    notes.extend(few_calls_note(comparison));
+    notes.extend(outlier_note(comparison));
+    notes
+}
+
+fn what_median(measure: &Measure) -> String {
+    match (&measure.source, measure.lower_is_better) {
+        (Source::Wall, _) => "median: wall time of a run".to_owned(),
+        (Source::Metric { regex, .. }, lower) => {
+            format!("median: number captured by '{regex}', {} is better", if lower { "lower" } else { "higher" })
+        }
+    }
+}
+
+fn loading_note(comparison: &Comparison) -> Option<String> {
+    let loading = comparison.loading_s?;
+    let processes = comparison.locks.iter().filter_map(|lock| lock.counted).map(|c| c.processes + c.left_alone).max();
+    if loading < LEAST_LOADING_S {
+        return None;
+    }
+    let mut note = format!("loading the library takes {} per process", human(loading, "s"));
+    let wall = comparison.locks.first()?.samples.iter().map(|s| s.wall_s);
+    if let (Some(processes), Some(wall)) = (processes.filter(|p| *p > 0), stats::median(&wall.collect::<Vec<_>>())) {
+        let share = 100.0 * loading * processes as f64 / wall;
+        let plural = if processes == 1 { "process" } else { "processes" };
+        if share >= 0.1 {
+            note += &format!("; with {processes} {plural} in a run, up to {share:.1}% of it");
+        }
+    }
+    Some(note)
+}
+
+/// A program that runs for a fixed time takes it on any lock; that its work differs shows in its lock calls.
+fn fixed_duration_note(comparison: &Comparison) -> Option<String> {
+    if comparison.measures.first()?.source != Source::Wall {
+        return None;
+    }
+    let rows: Vec<&Row> = comparison.summary.first()?.iter().filter(|row| row.problems.is_empty()).collect();
+    let medians: Vec<f64> = rows.iter().filter_map(|row| row.median).collect();
+    let (least, most) = ends(&medians)?;
+    let calls: Vec<f64> = rows
+        .iter()
+        .filter(|row| row.lock != BASELINE)
+        .filter_map(|row| Some((row.calls_ours? + row.calls_glibc?) as f64))
+        .collect();
+    let (fewest, most_calls) = ends(&calls)?;
+    let same_time = least > 0.05 && most / least < 1.02;
+    (same_time && fewest > 0.0 && most_calls / fewest > 1.2).then(|| {
+        format!(
+            "warning: all runs take about {} although their lock calls differ by a factor of {:.1}: the program seems to \
+             run for a fixed time, so that its wall time says nothing; compare its own figures with --metric",
+            human(most, "s"),
+            most_calls / fewest
+        )
+    })
+}
+
+fn ends(values: &[f64]) -> Option<(f64, f64)> {
+    let least = values.iter().copied().min_by(f64::total_cmp)?;
+    Some((least, values.iter().copied().max_by(f64::total_cmp)?)).filter(|_| values.len() > 2)
+}
+
+fn few_calls_note(comparison: &Comparison) -> Option<String> {
+    let rows = comparison.summary.first()?;
+    let judged = rows.iter().filter(|row| matches!(row.judgement, Judgement::Better | Judgement::Worse));
+    let few: Vec<&Row> = judged.filter(|row| row.calls_ours.is_some_and(|calls| calls < FEW_CALLS)).collect();
+    let most = few.iter().filter_map(|row| row.calls_ours).max()?;
+    Some(format!("warning: a run makes at most {most} lock calls: differences hardly come from the lock"))
+}
+
+/// Runs far from the others of their lock.
+fn outlier_note(comparison: &Comparison) -> Option<String> {
+    let measure = comparison.measures.first()?;
+    let mut worst: Option<(f64, &LockRuns)> = None;
+    let (mut outliers, mut locks) = (0, 0);
+    for lock in &comparison.locks {
+        let expected = comparison.expected_exit(lock);
+        let measured = lock.samples.iter().filter(|s| s.phase == Phase::Measured);
+        let values: Vec<f64> = measured.filter_map(|s| value(s, measure, expected)).collect();
+        let (Some(median), Some(spread)) = (stats::median(&values), stats::median_absolute_deviation(&values)) else {
+            continue;
+        };
+        // Ten deviations, and a quarter of the median where all others are nearly equal.
+        let far = (10.0 * spread).max(0.25 * median.abs());
+        let here: Vec<f64> = values.iter().copied().filter(|v| (v - median).abs() > far).collect();
+        outliers += here.len();
+        locks += usize::from(!here.is_empty());
+        for value in here.iter().filter(|value| **value > 0.0 && median > 0.0) {
+            let factor = (value / median).max(median / value);
+            if worst.is_none_or(|(most, _)| factor > most) {
+                worst = Some((factor, lock));
+            }
+        }
+    }
+    let (factor, lock) = worst?;
+    let runs = if outliers == 1 { "run lies" } else { "runs lie" };
+    Some(format!(
+        "warning: {outliers} {runs} far from the others of {}: by a factor of {factor:.1} on {}; other programs may have \
+         disturbed them",
+        if locks == 1 { "their lock".to_owned() } else { format!("{locks} locks") },
+        lock.lock
+    ))
+}
+
+/// How many times, with two significant digits; more where it takes them to tell it from 1.
+pub fn times(ratio: f64) -> String {
+    match ratio {
+        r if r < 1.1 => format!("{}x", ratio_digits(r)),
+        r if r < 9.95 => format!("{r:.1}x"),
+        r => format!("{r:.0}x"),
+    }
 }
 
 /// A ratio with as many digits as it takes to tell it from 1.
-pub fn ratio_digits(ratio: f64) -> String {
+fn ratio_digits(ratio: f64) -> String {
     match (ratio - 1.0).abs() {
         d if d < 0.0005 => format!("{ratio:.4}"),
         d if d < 0.01 => format!("{ratio:.3}"),
-        _ if ratio >= 100.0 => format!("{ratio:.0}"),
-        _ => format!("{ratio:.2}"),
+        _ => digits(ratio),
+    }
+}
+
+/// A ratio with two digits after the point, and at least two significant ones.
+fn digits(ratio: f64) -> String {
+    match ratio {
+        r if r >= 99.5 => format!("{r:.0}"),
+        r if r >= 9.95 => format!("{r:.1}"),
+        r if r >= 0.1 || r <= 0.0 => format!("{r:.2}"),
+        r => {
+            let places = (1.0 - r.log10().floor()).clamp(2.0, 9.0) as usize;
+            format!("{r:.places$}")
+        }
     }
 }
 
@@ -165,111 +587,273 @@ pub fn human(value: f64, unit: &str) -> String {
     format!("{scaled:.digits$}{gap}{prefix}{join}{unit}")
 }
 
-/// The cells of one row as people read them: lock, median, spread, ratio with interval, verdict.
-pub fn cells(row: &Row, measure: &Measure) -> [String; 5] {
-    let none = || "-".to_owned();
-    let median = row.median.map_or_else(none, |m| human(m, &measure.unit));
-    let spread = match (row.median, row.spread) {
-        (Some(median), Some(spread)) if median != 0.0 => format!("±{:.1}%", 100.0 * spread / median.abs()),
-        (Some(_), Some(spread)) => format!("±{}", human(spread, &measure.unit)),
-        _ => none(),
-    };
-    let ratio = match (row.ratio, row.ratio_low, row.ratio_high) {
-        _ if row.lock == BASELINE && row.median.is_some() => "1".into(),
-        (Some(r), Some(low), Some(high)) => {
-            let digits = |v: f64| if v >= 100.0 { format!("{v:.0}") } else { format!("{v:.2}") };
-            // An end that rounds to 1 although the interval does not hold 1 gets the digits that show it.
-            let holds_one = low <= 1.0 && 1.0 <= high;
-            let end = |v: f64| if holds_one { digits(v) } else { ratio_digits(v) };
-            format!("{} [{}, {}]", digits(r), end(low), end(high))
-        }
-        _ => none(),
-    };
-    [row.lock.clone(), median, spread, ratio, row.verdict.clone()]
+/// A count for people.
+pub fn count(value: f64) -> String {
+    match value {
+        v if v >= 1e9 => format!("{:.1} G", v / 1e9),
+        v if v >= 1e6 => format!("{:.1} M", v / 1e6),
+        v if v >= 1e4 => format!("{:.1} k", v / 1e3),
+        v => format!("{v:.0}"),
+    }
 }
 
-/// Headings for [`cells`].
-pub const HEADINGS: [&str; 5] = ["lock", "median", "spread", "ratio [95% CI]", "verdict"];
-
-/// How to read the table, in one line each.
-pub fn legend(comparison: &Comparison) -> Vec<String> {
-    let what = match (&comparison.measure.source, comparison.measure.lower_is_better) {
-        (Source::Wall, _) => "median: wall time of a run".to_owned(),
-        (Source::Metric { regex }, lower) => {
-            format!("median: number captured by '{regex}', {} is better", if lower { "lower" } else { "higher" })
-        }
-    };
-    vec![
-        format!("{what}; spread: median absolute deviation"),
-        "ratio: how many times better than pthread (above 1 is better), with its 95% bootstrap interval".into(),
-    ]
+/// A column of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// The lock.
+    Lock,
+    /// The median.
+    Median,
+    /// The median absolute deviation.
+    Spread,
+    /// CPU time.
+    Cpu,
+    /// Context switches.
+    Switches,
+    /// Lock calls.
+    Calls,
+    /// The ratio.
+    Ratio,
+    /// The verdict.
+    Verdict,
 }
 
-fn hash(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
+impl Column {
+    /// All of them, as they stand.
+    pub const ALL: [Column; 8] = [
+        Column::Lock,
+        Column::Median,
+        Column::Spread,
+        Column::Cpu,
+        Column::Switches,
+        Column::Calls,
+        Column::Ratio,
+        Column::Verdict,
+    ];
+
+    /// Those that a line of so many characters has room for.
+    pub fn for_width(width: usize) -> Vec<Column> {
+        let keep = |column: &Column| match column {
+            Column::Lock | Column::Ratio | Column::Verdict => true,
+            Column::Median => width >= 72,
+            Column::Cpu => width >= 84,
+            Column::Calls => width >= 100,
+            Column::Spread => width >= 108,
+            Column::Switches => width >= 120,
+        };
+        Self::ALL.into_iter().filter(keep).collect()
+    }
+
+    /// The heading.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Column::Lock => "lock",
+            Column::Median => "median",
+            Column::Spread => "spread",
+            Column::Cpu => "CPU time",
+            Column::Switches => "switches",
+            Column::Calls => "calls",
+            Column::Ratio => "ratio [95% CI]",
+            Column::Verdict => "verdict",
+        }
+    }
+
+    /// Whether it holds numbers.
+    pub fn is_numeric(self) -> bool {
+        !matches!(self, Column::Lock | Column::Ratio | Column::Verdict)
+    }
+
+    /// The cell of a row as people read it.
+    pub fn cell(self, row: &Row, measure: &Measure) -> String {
+        let none = || "-".to_owned();
+        match self {
+            Column::Lock => row.lock.clone(),
+            Column::Median => row.median.map_or_else(none, |m| human(m, &measure.unit)),
+            Column::Spread => match (row.median, row.spread) {
+                (Some(median), Some(spread)) if median != 0.0 => format!("±{:.1}%", 100.0 * spread / median.abs()),
+                (Some(_), Some(spread)) => format!("±{}", human(spread, &measure.unit)),
+                _ => none(),
+            },
+            Column::Cpu => row.cpu_s.map_or_else(none, |s| human(s, "s")),
+            Column::Switches => row.switches.map_or_else(none, count),
+            Column::Calls => match (row.calls_ours, row.calls_glibc) {
+                (Some(ours), Some(0)) => count(ours as f64),
+                (Some(ours), Some(glibc)) => format!("{} of {}", count(ours as f64), count((ours + glibc) as f64)),
+                _ => none(),
+            },
+            Column::Ratio => match (row.ratio, row.ratio_low, row.ratio_high) {
+                _ if row.lock == BASELINE && row.median.is_some() => "1".into(),
+                (Some(ratio), Some(low), Some(high)) => {
+                    // An end that rounds to 1 although the interval does not hold 1 gets the digits that show it.
+                    let holds_one = low <= 1.0 && 1.0 <= high;
+                    let end = |v: f64| if holds_one { digits(v) } else { ratio_digits(v) };
+                    format!("{} [{}, {}]", digits(ratio), end(low), end(high))
+                }
+                (Some(ratio), _, _) => digits(ratio),
+                _ => none(),
+            },
+            Column::Verdict => row.verdict.clone(),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::Machine;
-    use crate::model::SCHEMA;
+    use crate::calls::{Answers, Calls, Counted};
+    use crate::model::Usage;
 
-    fn sample(wall_s: f64, exit: Exit) -> Sample {
-        Sample { round: 0, warmup: false, wall_s, metric: Some(1.0 / wall_s), exit, stderr_tail: None }
-    }
-
-    fn lock(name: &str, walls: &[f64]) -> LockRuns {
-        let samples = walls.iter().map(|w| sample(*w, Exit::Code { code: 0 })).collect();
-        LockRuns { lock: name.into(), preloaded: name != BASELINE, left_out: None, samples }
-    }
-
-    fn comparison(measure: Measure, locks: Vec<LockRuns>) -> Comparison {
-        Comparison {
-            schema: SCHEMA,
-            tool_version: "0".into(),
-            started_unix_s: 0,
-            machine: Machine::default(),
-            seed: 1,
-            command: vec!["p".into()],
-            measure,
-            runs: 5,
-            warmup: 0,
-            timeout_s: 60.0,
-            complete: true,
-            locks,
-            summary: Vec::new(),
+    fn sample(round: usize, wall_s: f64, exit: Exit) -> Sample {
+        Sample {
+            round: round as u32,
+            phase: Phase::Measured,
+            wall_s,
+            usage: Usage { user_s: wall_s, ..Usage::default() },
+            metrics: vec![Some(1.0 / wall_s)],
+            exit,
+            failure: None,
+            stderr_tail: None,
         }
     }
 
-    const PLAIN: [f64; 6] = [2.00, 2.01, 2.02, 1.99, 2.00, 2.01];
-    const FAST: [f64; 6] = [1.00, 1.01, 1.00, 1.02, 0.99, 1.00];
+    fn counted(ours: u64) -> Option<Counted> {
+        let mutex = Answers { ours, ..Answers::default() };
+        Some(Counted { calls: Calls { mutex, ..Calls::default() }, processes: 1, left_alone: 0 })
+    }
+
+    fn lock(name: &str, walls: &[f64]) -> LockRuns {
+        let samples = walls.iter().enumerate().map(|(r, w)| sample(r, *w, Exit::Code { code: 0 })).collect();
+        let preloaded = name != BASELINE;
+        LockRuns {
+            lock: name.into(),
+            setting: Vec::new(),
+            preloaded,
+            counted: counted(100_000).filter(|_| preloaded),
+            left_out: None,
+            samples,
+        }
+    }
+
+    fn comparison(measure: Measure, locks: Vec<LockRuns>) -> Comparison {
+        let mut comparison = crate::export::tests::comparison();
+        (comparison.measures, comparison.locks, comparison.smallest_effect) = (vec![measure], locks, 0.01);
+        comparison.summarise();
+        comparison
+    }
+
+    fn rows(measure: Measure, locks: Vec<LockRuns>) -> Vec<Row> {
+        comparison(measure, locks).summary.remove(0)
+    }
+
+    fn metric(lower_is_better: bool) -> Measure {
+        Measure::metric(0, "x", "x", "", lower_is_better)
+    }
+
+    const PLAIN: [f64; 8] = [2.00, 2.01, 2.02, 1.99, 2.00, 2.01, 2.00, 1.98];
+    const FAST: [f64; 8] = [1.00, 1.01, 1.00, 1.02, 0.99, 1.00, 1.01, 1.00];
 
     #[test]
     fn above_one_is_better_for_wall_time_and_for_both_kinds_of_metric() {
         let locks = || vec![lock("pthread", &PLAIN), lock("quick", &FAST)];
-        let wall = rows(&comparison(Measure::wall(), locks()));
-        assert_eq!(wall[1].verdict, "2.00x faster");
+        let wall = rows(Measure::wall(), locks());
+        assert_eq!((wall[1].verdict.as_str(), wall[1].judgement), ("2.0x faster", Judgement::Better));
         assert!(wall[1].ratio_low.unwrap() > 1.9 && wall[1].ratio_high.unwrap() < 2.1);
-        let higher = rows(&comparison(Measure::metric("x", "", false), locks()));
-        assert_eq!(higher[1].verdict, "2.00x faster");
-        let lower = rows(&comparison(Measure::metric("x", "", true), locks()));
-        assert_eq!(lower[1].verdict, "0.50x slower");
+        assert_eq!(rows(metric(false), locks())[1].verdict, "2.0x better");
+        let lower = rows(metric(true), locks());
+        assert_eq!((lower[1].verdict.as_str(), lower[1].judgement), ("2.0x worse", Judgement::Worse));
+        assert!(lower[1].ratio.unwrap() < 0.51);
         assert_eq!(wall[0].verdict, "the baseline");
+        assert_eq!(wall[1].cpu_s, Some(1.0));
     }
 
     #[test]
-    fn an_interval_that_holds_one_is_no_difference() {
-        let equal = [2.00, 2.02, 1.99, 2.01, 2.00, 2.01];
-        let rows = rows(&comparison(Measure::wall(), vec![lock("pthread", &PLAIN), lock("same", &equal)]));
-        assert_eq!(rows[1].verdict, "no difference seen");
+    fn equal_locks_and_small_effects() {
+        let equal = [2.00, 2.02, 1.99, 2.01, 2.00, 2.01, 1.99, 2.00];
+        let same = rows(Measure::wall(), vec![lock("pthread", &PLAIN), lock("same", &equal)]);
+        assert_eq!(same[1].verdict, "no difference seen");
+        let close = PLAIN.map(|wall| wall * 1.005);
+        let small = rows(Measure::wall(), vec![lock("pthread", &PLAIN), lock("close", &close)]);
+        assert_eq!((small[1].verdict.as_str(), small[1].judgement), ("differs by less than 1%", Judgement::Same));
     }
 
     #[test]
     fn few_runs_carry_no_verdict() {
-        let rows = rows(&comparison(Measure::wall(), vec![lock("pthread", &PLAIN[..4]), lock("quick", &FAST[..4])]));
-        assert_eq!(rows[1].verdict, "too few runs (at least 5)");
-        assert!(rows[1].ratio.is_some());
+        let few = rows(Measure::wall(), vec![lock("pthread", &PLAIN[..5]), lock("quick", &FAST[..5])]);
+        assert_eq!(few[1].verdict, "too few runs (at least 6)");
+        assert!(few[1].ratio.is_some() && few[1].ratio_low.is_none());
+        // Of many locks one is best by chance: it takes more runs to tell.
+        let many = (0..20).map(|i| lock(&format!("lock{i}"), &FAST));
+        let many = rows(Measure::wall(), std::iter::once(lock("pthread", &PLAIN)).chain(many).collect());
+        assert_eq!(many[1].verdict, "too few runs (at least 10)");
+    }
+
+    #[test]
+    fn wide_intervals_are_unclear() {
+        let wild = [1.0, 9.0, 1.1, 8.0, 1.0, 7.0, 1.2, 2.1];
+        let row = &rows(Measure::wall(), vec![lock("pthread", &PLAIN), lock("wild", &wild)])[1];
+        assert_eq!(row.judgement, Judgement::Unclear);
+        assert!(row.verdict.starts_with("unclear: from 0."), "{}", row.verdict);
+    }
+
+    #[test]
+    fn no_verdict_where_nothing_was_replaced() {
+        let mut none = lock("none", &FAST);
+        none.counted = counted(0);
+        let comparison = comparison(Measure::wall(), vec![lock("pthread", &PLAIN), none]);
+        let row = &comparison.summary[0][1];
+        assert_eq!((row.judgement, row.ratio, row.p), (Judgement::NothingReplaced, None, None));
+        assert!(nothing_replaced(&comparison).unwrap().0.contains("none of the pthread lock functions"));
+        assert!(conclusion(&comparison).is_empty() && best(&comparison).is_empty());
+    }
+
+    #[test]
+    fn what_loading_costs_is_not_the_locks() {
+        let slower = PLAIN.map(|wall| wall + 0.1);
+        let mut all = comparison(Measure::wall(), vec![lock("pthread", &PLAIN), lock("futex", &slower)]);
+        assert_eq!(all.summary[0][1].judgement, Judgement::Worse);
+        all.loading_s = Some(0.1);
+        all.summarise();
+        assert_eq!(all.summary[0][1].judgement, Judgement::Loading);
+        all.loading_s = Some(0.02);
+        all.summarise();
+        assert_eq!(all.summary[0][1].judgement, Judgement::Worse);
+        assert!(notes(&all).iter().any(|note| note.contains("20.00 ms per process")), "{:?}", notes(&all));
+    }
+
+    #[test]
+    fn values_that_are_not_positive_are_compared_by_their_difference() {
+        let metrics = |name: &str, values: [f64; 8]| {
+            let mut lock = lock(name, &PLAIN);
+            lock.samples.iter_mut().zip(values).for_each(|(s, v)| s.metrics = vec![Some(v)]);
+            lock
+        };
+        let plain = metrics("pthread", [0.0, -1.0, 0.5, 0.0, -0.5, 0.0, 1.0, 0.0]);
+        let higher = metrics("up", [10.0, 9.5, 10.0, 11.0, 10.5, 10.0, 10.0, 10.5]);
+        let row = &rows(metric(false), vec![plain, higher])[1];
+        assert_eq!((row.ratio, row.judgement, row.verdict.as_str()), (None, Judgement::Better, "10.25 better"));
+    }
+
+    #[test]
+    fn a_fixed_duration_is_noticed() {
+        let mut busy = lock("busy", &[2.0; 8]);
+        busy.counted = counted(300_000);
+        let all = comparison(
+            Measure::wall(),
+            vec![lock("pthread", &[2.0; 8]), lock("a", &[2.0; 8]), lock("b", &[2.0; 8]), busy],
+        );
+        assert!(notes(&all).iter().any(|note| note.contains("fixed time") && note.contains("--metric")));
+        let other = comparison(Measure::wall(), vec![lock("pthread", &PLAIN), lock("quick", &FAST)]);
+        assert!(!notes(&other).iter().any(|note| note.contains("fixed time")));
+    }
+
+    #[test]
+    fn outliers_are_noticed() {
+        let mut walls = FAST;
+        walls[3] = 12.0;
+        let all = comparison(Measure::wall(), vec![lock("pthread", &PLAIN), lock("quick", &walls)]);
+        assert!(notes(&all).iter().any(|note| note.contains("factor of 12") && note.contains("quick")));
+        let none = comparison(Measure::wall(), vec![lock("pthread", &PLAIN), lock("quick", &FAST)]);
+        assert!(!notes(&none).iter().any(|note| note.contains("warning")), "{:?}", notes(&none));
     }
 
     #[test]
@@ -277,23 +861,32 @@ mod tests {
         let mut bad = lock("bad", &FAST);
         bad.samples[0].exit = Exit::Signal { number: 11, name: "SIGSEGV".into() };
         bad.samples[0].wall_s = 99.0;
-        bad.samples[1].exit = Exit::TimedOut { after_s: 2.5 };
         bad.samples[2].exit = Exit::Code { code: 3 };
+        bad.samples[4].failure = Some("load generator: exit status 1".into());
         let mut dumb = lock("dumb", &FAST);
-        dumb.samples.iter_mut().for_each(|s| s.metric = None);
-        let all = vec![lock("pthread", &PLAIN), bad, dumb];
-        let rows = rows(&comparison(Measure::metric("x", "", false), all));
+        dumb.samples.iter_mut().for_each(|s| s.metrics = vec![None]);
+        let rows = rows(metric(false), vec![lock("pthread", &PLAIN), bad, dumb]);
         assert_eq!(
             rows[1].problems,
             [
-                "crashed: SIGSEGV, in 1 of 6 runs",
-                "timed out after 2.5 s, in 1 of 6 runs",
-                "exit status 3 (plain: 0), in 1 of 6 runs"
+                "crashed: SIGSEGV, in 1 of 8 runs",
+                "exit status 3 (plain: 0), in 1 of 8 runs",
+                "load generator: exit status 1, in 1 of 8 runs"
             ]
         );
-        assert_eq!(rows[1].good_runs, 3);
-        assert_eq!(rows[2].verdict, "metric not found in the output, in all 6 runs");
+        assert_eq!((rows[1].good_runs, rows[1].judgement), (5, Judgement::Failed));
+        assert_eq!(rows[2].verdict, "metric not found in the output, in all 8 runs");
         assert_eq!((rows[2].median, rows[2].ratio), (None, None));
+    }
+
+    #[test]
+    fn a_run_past_the_limit_counts_with_the_limit() {
+        let mut late = lock("late", &FAST);
+        for sample in &mut late.samples[..6] {
+            (sample.exit, sample.wall_s) = (Exit::TimedOut { after_s: 60.0 }, 60.0);
+        }
+        let row = &rows(Measure::wall(), vec![lock("pthread", &PLAIN), late])[1];
+        assert_eq!((row.good_runs, row.median, row.judgement), (8, Some(60.0), Judgement::Failed));
     }
 
     #[test]
@@ -302,9 +895,36 @@ mod tests {
         for l in &mut locks[..2] {
             l.samples.iter_mut().for_each(|s| s.exit = Exit::Code { code: 3 });
         }
-        let rows = rows(&comparison(Measure::wall(), locks));
+        let rows = rows(Measure::wall(), locks);
         assert!(rows[1].problems.is_empty());
-        assert_eq!(rows[2].verdict, "exit status 0 (plain: 3), in all 6 runs");
+        assert_eq!(rows[2].verdict, "exit status 0 (plain: 3), in all 8 runs");
+    }
+
+    #[test]
+    fn the_best_comes_first_and_each_setting_has_its_baseline() {
+        let with = |threads: &str, mut lock: LockRuns| {
+            lock.setting = vec![("threads".into(), threads.into())];
+            lock
+        };
+        let slow = PLAIN.map(|w| 3.0 * w);
+        let all = comparison(
+            Measure::wall(),
+            vec![
+                with("1", lock("pthread", &PLAIN)),
+                with("2", lock("pthread", &slow)),
+                with("1", lock("a", &slow)),
+                with("1", lock("b", &FAST)),
+                with("2", lock("a", &PLAIN)),
+                with("2", lock("b", &FAST)),
+            ],
+        );
+        let order: Vec<(&str, &str)> = sorted(&all, &all.summary[0])
+            .into_iter()
+            .map(|row| (row.setting[0].1.as_str(), row.lock.as_str()))
+            .collect();
+        assert_eq!(order, [("1", "pthread"), ("1", "b"), ("1", "a"), ("2", "pthread"), ("2", "b"), ("2", "a")]);
+        assert!((all.summary[0][4].ratio.unwrap() - 3.0).abs() < 0.1);
+        assert_eq!(best(&all), [(0, 3), (1, 5)]);
     }
 
     #[test]
@@ -316,7 +936,19 @@ mod tests {
         assert_eq!(human(42.0, ""), "42.00");
         assert_eq!(short(60.0), "60");
         assert_eq!(short(0.25), "0.25");
-        assert_eq!(ratio_digits(1.004), "1.004");
-        assert_eq!(ratio_digits(1.3211), "1.32");
+        assert_eq!(
+            (times(2.13), times(82.4), times(1.32), times(1.004)),
+            ("2.1x".into(), "82x".into(), "1.3x".into(), "1.004x".into())
+        );
+        assert_eq!(
+            (digits(0.0123), digits(0.82), digits(1.3211), digits(49.63)),
+            ("0.012".into(), "0.82".into(), "1.32".into(), "49.6".into())
+        );
+        assert_eq!(count(1234567.0), "1.2 M");
+        for width in [40, 60, 80, 200] {
+            let columns = Column::for_width(width);
+            assert!(columns.contains(&Column::Ratio) && columns.contains(&Column::Verdict));
+        }
+        assert_eq!(Column::for_width(200).len(), 8);
     }
 }

@@ -123,7 +123,8 @@ impl Point {
     /// Computes the medians from the runs.
     fn summarise(&mut self, uses_metric: bool) {
         let good: Vec<&Run> = self.runs.iter().filter(|run| run.problem.is_none()).collect();
-        let throughput = |run: &&Run| if uses_metric { run.sample.metric } else { run.epochs_per_s };
+        let throughput =
+            |run: &&Run| if uses_metric { run.sample.metrics.first().copied().flatten() } else { run.epochs_per_s };
         let throughputs: Vec<f64> = good.iter().filter_map(throughput).collect();
         let of_kind = |kind: &str| {
             let figures: Vec<&Figures> =
@@ -197,7 +198,7 @@ pub fn targets(from: Ns, to: Ns, steps: u32) -> Vec<Ns> {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use lockswap_study::model::Exit;
+    use lockswap_study::model::{Exit, Phase, Usage};
 
     /// A run with this throughput and these 99th percentiles on big and little cores.
     pub fn run(throughput: f64, big: f64, little: f64) -> Run {
@@ -214,7 +215,16 @@ pub mod tests {
         };
         let (exit, stderr_tail) = (Exit::Code { code: 0 }, None);
         Run {
-            sample: Sample { round: 0, warmup: false, wall_s: 1.0, metric: None, exit, stderr_tail },
+            sample: Sample {
+                round: 0,
+                phase: Phase::Measured,
+                wall_s: 1.0,
+                usage: Usage::default(),
+                metrics: Vec::new(),
+                exit,
+                failure: None,
+                stderr_tail,
+            },
             epochs_per_s: Some(throughput),
             latencies: vec![figures("big", big), figures("little", little)],
             problem: None,

@@ -7,7 +7,7 @@ use indicatif::ProgressBar;
 use lockswap_platform::Ns;
 use lockswap_study::machine::Machine;
 use lockswap_study::metric::Metric;
-use lockswap_study::model::{Comparison, Measure};
+use lockswap_study::model::{Comparison, Measure, Phase};
 use lockswap_study::plan::{self, Observer, Plan, Variant};
 use lockswap_study::runner::{Interrupt, Program};
 use lockswap_study::summary;
@@ -84,7 +84,7 @@ pub fn measure<'a>(
         points,
         knee_slo_ns: None,
     };
-    let mut watcher = Watcher { setting, file, progress, curve, current: 0, entered: Vec::new(), keep: None };
+    let mut watcher = Watcher { setting, file, progress, curve, entered: Vec::new(), keep: None };
 
     // The first two, once and uncounted: does the program work, and does it enter the epoch?
     let ending = watcher.execute(&variants[..2], 1, interrupt)?;
@@ -134,11 +134,7 @@ fn variant(setting: &Setting, point: &Point, file: &LatencyFile) -> Result<Varia
     if let Some(ns) = target {
         envs.push(slo_variable(&[Slo { id: setting.epoch, ns }]));
     }
-    Ok(Variant {
-        lock: lock.into(),
-        preloaded: !selection.is_plain(),
-        program: Program { args: setting.command.clone(), envs },
-    })
+    Ok(Variant::new(lock, !selection.is_plain(), Program { args: setting.command.clone(), envs }))
 }
 
 /// Collects what runs record.
@@ -147,8 +143,6 @@ struct Watcher<'a> {
     file: LatencyFile,
     progress: ProgressBar,
     curve: Curve,
-    /// The point whose run goes on, counted on from round to round.
-    current: usize,
     /// All epochs that the program has entered so far.
     entered: Vec<i32>,
     keep: Option<&'a mut Keep<'a>>,
@@ -156,18 +150,12 @@ struct Watcher<'a> {
 
 impl Watcher<'_> {
     fn execute(&mut self, variants: &[Variant], runs: u32, interrupt: &Interrupt) -> anyhow::Result<Ending> {
-        let measure = self.setting.regex.as_deref().map_or_else(Measure::wall, |r| Measure::metric(r, "", false));
-        let plan = Plan {
-            command: self.curve.command.clone(),
-            variants: variants.to_vec(),
-            measure,
-            metric: self.setting.metric.clone(),
-            runs,
-            warmup: 0,
-            timeout: self.setting.timeout,
-            seed: 1,
-            ignore_failure: false,
-        };
+        let mut plan = Plan::new(self.curve.command.clone(), variants.to_vec());
+        if let Some(regex) = &self.setting.regex {
+            plan.measures = vec![Measure::metric(0, "throughput", regex, "", false)];
+        }
+        plan.metrics = self.setting.metric.iter().cloned().collect();
+        (plan.runs, plan.warmup, plan.timeout) = (runs, 0, self.setting.timeout);
         let (comparison, ending) = plan::execute(&plan, env!("CARGO_PKG_VERSION"), Some(interrupt), self);
         match ending {
             plan::Ending::Complete => Ok(Ending::Complete),
@@ -175,10 +163,11 @@ impl Watcher<'_> {
                 self.progress.finish_and_clear();
                 Ok(Ending::Interrupted { signal })
             }
-            plan::Ending::PlainFailed { problem } => {
+            plan::Ending::PlainFailed { problem, variant } => {
                 self.progress.finish_and_clear();
-                Err(plain_failed(&comparison, &problem).into())
+                Err(plain_failed(&comparison, &problem, variant).into())
             }
+            plan::Ending::CommandFailed { problem } => Err(anyhow::Error::msg(problem)),
         }
     }
 
@@ -211,9 +200,10 @@ impl Watcher<'_> {
         Err(UserError::new(what, remedy))
     }
 
-    fn add(&mut self, comparison: &Comparison, latencies: Latencies) {
-        let Some(sample) = comparison.locks[self.current].samples.last() else { return };
-        let problem = summary::problem(sample, &comparison.measure, comparison.expected_exit());
+    fn add(&mut self, index: usize, comparison: &Comparison, latencies: Latencies) {
+        let lock = &comparison.locks[index];
+        let Some(sample) = lock.samples.last() else { return };
+        let problem = summary::problem(sample, &comparison.measures[0], comparison.expected_exit(lock));
         let of_epoch: Vec<_> = latencies.epochs.iter().filter(|all| all.id == self.setting.epoch).collect();
         let first = of_epoch.iter().map(|all| all.first).min().unwrap_or_default();
         let last = of_epoch.iter().map(|all| all.last).max().unwrap_or_default();
@@ -224,7 +214,7 @@ impl Watcher<'_> {
                 self.entered.push(id);
             }
         }
-        self.curve.points[self.current].runs.push(Run {
+        self.curve.points[index].runs.push(Run {
             sample: sample.clone(),
             epochs_per_s: (took_s > 0.0).then(|| count as f64 / took_s),
             latencies: of_epoch.into_iter().map(Figures::of).collect(),
@@ -234,20 +224,18 @@ impl Watcher<'_> {
 }
 
 impl Observer for Watcher<'_> {
-    fn starting(&mut self, _: &str, _: u32) {
-        let point = &self.curve.points[self.current];
+    fn starting(&mut self, index: usize, _: &Variant, _: Phase) {
+        let point = &self.curve.points[index];
         let name = super::report::name(point, &self.curve);
         self.progress.set_message(name);
     }
 
-    fn measured(&mut self, comparison: &mut Comparison) {
+    fn measured(&mut self, index: usize, comparison: &mut Comparison) {
         // A run whose latencies cannot be read counts as one without; the next one gets a new file in any case.
         let latencies = self.file.read().unwrap_or(Latencies { epochs: Vec::new(), unrecorded: 0 });
         let _ = self.file.renew();
-        self.add(comparison, latencies);
+        self.add(index, comparison, latencies);
         self.progress.inc(1);
-        let next = (self.current + 1..comparison.locks.len()).chain(0..=self.current);
-        self.current = next.into_iter().find(|index| comparison.locks[*index].left_out.is_none()).unwrap_or_default();
         if let Some(keep) = &mut self.keep {
             self.curve.summarise();
             keep(&self.curve, false);

@@ -41,10 +41,10 @@ fn a_script_is_refused_because_its_processes_run_the_interpreter() {
 fn every_run_of_a_comparison_is_told() {
     let place = Place::new();
     let script = place.script("report", "echo \"$LOCKSWAP_LOCK|$LOCKSWAP_ONLY\" >> seen");
-    let args = ["compare", "--lock", "ticket", "--only", "some-server", "--runs", "2", "--warmup", "0", "--", &script];
+    let args = ["compare", "--lock", "ticket", "--only", "some-server", "--runs", "2", "--", &script];
     let output = place.lockswap(&args).env("LOCKSWAP_ONLY", "another").output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     let seen = fs::read_to_string(place.path("seen")).unwrap();
-    assert_eq!(seen.lines().filter(|line| *line == "ticket|some-server").count(), 2, "{seen}");
+    assert_eq!(seen.lines().filter(|line| *line == "ticket|some-server").count(), 3, "{seen}");
     assert!(!seen.contains("another"), "{seen}");
 }
