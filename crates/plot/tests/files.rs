@@ -52,14 +52,14 @@ fn an_svg_has_every_word_and_is_escaped() {
     for word in ["Title &amp; more", "threads", "M ops/s", "a&lt;b", "here", "the knee"] {
         assert!(text.contains(word), "{word}");
     }
-    assert!(text.starts_with("<svg width=\"900\" height=\"540\" viewBox=\"0 0 3600 2160\""), "{}", &text[..100]);
+    assert!(text.starts_with("<svg width=\"900\" height=\"558\" viewBox=\"0 0 3600 2232\""), "{}", &text[..100]);
     assert!(text.trim_end().ends_with("</svg>"));
 }
 
 #[test]
 fn a_png_has_the_same_size_twice_as_fine_and_the_colours_of_the_series() {
     let (width, height, pixels) = decode(&chart().render(Format::Png));
-    assert_eq!((width, height), (1800, 1080));
+    assert_eq!((width, height), (1800, 1116));
     let of = |colour: [u8; 3]| pixels.chunks_exact(3).filter(|pixel| **pixel == colour).count();
     assert!(of([255, 255, 255]) > width * height / 2);
     assert!(of([0, 114, 178]) > 2000, "the line, its symbols and the legend");
@@ -125,7 +125,9 @@ fn nothing_touches_the_edge_of_a_narrow_or_a_wide_picture() {
     for width in [100.0, 400.0, 900.0, 1600.0] {
         for (theme, paper) in [(Theme::Light, [255; 3]), (Theme::Dark, [24, 26, 30])] {
             let look = Look::new(Format::Png).width(width).theme(theme);
-            for (name, bytes) in [("ratios", ratios().render(look)), ("bars", bars().render(look))] {
+            for (name, bytes) in
+                [("ratios", ratios().render(look)), ("bars", bars().render(look)), ("chart", chart().render(look))]
+            {
                 let (wide, high, pixels) = decode(&bytes);
                 assert_eq!(wide, 2 * width.max(320.0) as usize, "{name}");
                 let blank = |x: usize, y: usize| pixels[3 * (y * wide + x)..][..3] == paper;
