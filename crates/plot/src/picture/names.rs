@@ -67,7 +67,8 @@ impl Names {
         };
         let ends_right = chart.series.iter().filter(|series| !series.faded).all(|series| {
             let last = series.points.iter().rfind(|point| chart.x.shows(point.0) && chart.y.shows(point.1));
-            series.shape != Shape::Points && last.is_none_or(|point| scales.0.position(point.0) > 0.9)
+            matches!(series.shape, Shape::Line | Shape::Plain)
+                && last.is_none_or(|point| scales.0.position(point.0) > 0.9)
         });
         let place = match () {
             () if ends_right && chart.styles.is_empty() && fits(&entries, CLOSE_PITCH) => Place::Ends,
