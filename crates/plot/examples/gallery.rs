@@ -1,8 +1,8 @@
 //! Draws what the crate can draw into a folder, to look at: `cargo run --release -p lockswap-plot --example gallery DIR`.
 
 use lockswap_plot::{
-    cdf, exceedance, Axis, Chart, Emphasis, Format, HeatMap, Look, Mark, Reference, Row, Rows, Series, Shape, Theme,
-    Zone,
+    cdf, exceedance, Axis, Chart, Emphasis, Format, Groups, HeatMap, Look, Mark, Reference, Row, Rows, Series, Shape,
+    Theme, Zone,
 };
 use std::error::Error;
 use std::path::PathBuf;
@@ -210,6 +210,10 @@ fn heat(side: usize) -> HeatMap {
             } + ((row * 7 + column * 7) % 11) as f64,
         ),
     };
+    let groups = |name: &str, size: usize| {
+        let of = (0..side).map(|row| Some(row % (side / 2) / size)).collect();
+        Groups { name: name.into(), of }
+    };
     HeatMap {
         title: format!("Core-to-core latency, {side} CPUs"),
         sides: "CPU".into(),
@@ -217,5 +221,8 @@ fn heat(side: usize) -> HeatMap {
         log: true,
         names: (0..side).map(|cpu| cpu.to_string()).collect(),
         values: (0..side * side).map(|index| value(index / side, index % side)).collect(),
+        groups: vec![groups("NUMA nodes", 16), groups("last-level caches", 4)],
+        route: (0..side / 2).flat_map(|cpu| [cpu, cpu + side / 2]).collect(),
+        footer: FOOTER.into(),
     }
 }

@@ -34,6 +34,6 @@ mod terminal;
 
 pub use chart::{cdf, exceedance, Axis, Chart, Mark, Reference, Series, Shape, Zone};
 pub use format::{Format, UnknownFormat};
-pub use heat_map::HeatMap;
+pub use heat_map::{Groups, HeatMap};
 pub use look::{Look, Theme};
 pub use rows::{Emphasis, Row, Rows};
