@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use lockswap_platform::Ns;
-use lockswap_plot::Format;
+use lockswap_plot::{Format, Look};
 use lockswap_study::export::OutputFile;
 use lockswap_study::metric::Metric;
 use lockswap_study::runner::Interrupt;
@@ -20,6 +20,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::asl::AslArgs;
 use crate::duration;
 use crate::error::{UserError, USAGE};
+use crate::picture::LookArgs;
 use crate::terminal;
 use curve::Curve;
 use measure::{Ending, Setting};
@@ -60,6 +61,8 @@ pub struct SloArgs {
     /// Writes everything, each run's figures included, as JSON
     #[arg(long, value_name = "FILE")]
     export_json: Option<PathBuf>,
+    #[command(flatten)]
+    look: LookArgs,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_names = ["PROGRAM", "ARGS"])]
     command: Vec<OsString>,
@@ -138,8 +141,8 @@ fn setting(args: &SloArgs) -> Result<Setting, UserError> {
 /// The files to write; all of them can be, as far as that can be known before.
 struct Exports {
     json: Option<OutputFile>,
-    throughput: Option<(OutputFile, Format)>,
-    latency: Option<(OutputFile, Format)>,
+    throughput: Option<(OutputFile, Look)>,
+    latency: Option<(OutputFile, Look)>,
 }
 
 impl Exports {
@@ -154,7 +157,7 @@ impl Exports {
             let format = Format::of(path).map_err(|error| {
                 UserError::new(error.to_string(), "name it, for instance, slo.svg").with_status(USAGE)
             })?;
-            Ok::<_, UserError>((file(path)?, format))
+            Ok::<_, UserError>((file(path)?, args.look.of(format)))
         };
         Ok(Self {
             throughput: args.export.as_deref().map(picture).transpose()?,
@@ -179,8 +182,8 @@ impl Exports {
         }
         let charts = [(&self.throughput, report::throughput as fn(&Curve) -> _), (&self.latency, report::latency)];
         for (export, chart) in charts {
-            if let Some((file, format)) = export.as_ref().filter(|_| done) {
-                note(file, file.replace(&chart(curve).render(*format)));
+            if let Some((file, look)) = export.as_ref().filter(|_| done) {
+                note(file, file.replace(&chart(curve).render(*look)));
             }
         }
     }

@@ -16,8 +16,14 @@ pub struct Chart {
     pub x: Axis,
     /// The vertical axis.
     pub y: Axis,
+    /// What made the picture: a line below it; may be empty. Only in files.
+    pub footer: String,
     /// What is drawn; the legend lists the series in this order.
     pub series: Vec<Series>,
+    /// What the styles of lines mean, in the order of their numbers ([`Series::dashed`]); empty where they mean nothing.
+    pub styles: Vec<String>,
+    /// Shaded parts of the chart, behind everything.
+    pub zones: Vec<Zone>,
     /// Lines across the whole chart.
     pub references: Vec<Reference>,
     /// Points that deserve a ring and a label.
@@ -27,10 +33,13 @@ pub struct Chart {
 impl Chart {
     /// A chart without content.
     pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
-        Self { title: title.into(), x, y, series: Vec::new(), references: Vec::new(), marks: Vec::new() }
+        let (title, footer) = (title.into(), String::new());
+        let (series, styles, zones, references, marks) = Default::default();
+        Self { title, footer, x, y, series, styles, zones, references, marks }
     }
 
-    /// The bytes of a file with the picture.
+    /// The bytes of a file with the picture. Where the lines end at the right, their names stand at their ends; elsewhere
+    /// there is a legend, beside the chart or, where names are long, below it.
     pub fn render(&self, look: impl Into<Look>) -> Vec<u8> {
         picture::chart(self, look.into())
     }
@@ -39,6 +48,17 @@ impl Chart {
     /// Bands are left out.
     pub fn terminal(&self, columns: usize) -> String {
         terminal::chart(self, columns)
+    }
+
+    /// The number that gives each series its colour and its symbol.
+    pub(crate) fn numbers(&self) -> Vec<usize> {
+        let mut next = 0;
+        let mut number = |series: &Series| {
+            let own = series.colour.unwrap_or(next);
+            next += usize::from(!series.faded);
+            own
+        };
+        self.series.iter().map(&mut number).collect()
     }
 
     /// Both scales, wide enough for everything drawn.
@@ -72,6 +92,8 @@ pub struct Axis {
     pub to: Option<f64>,
     /// Where it is labelled; at round numbers if empty.
     pub ticks: Vec<f64>,
+    /// Whether its values are ns, which labels then show as `500 ns`, `10 us` or `1 ms`.
+    pub is_time: bool,
 }
 
 impl Axis {
@@ -98,6 +120,11 @@ impl Axis {
     /// The same, labelled at these values only (those that it shows).
     pub fn ticks(self, at: impl IntoIterator<Item = f64>) -> Self {
         Self { ticks: at.into_iter().collect(), ..self }
+    }
+
+    /// The same for values in ns, labelled with units.
+    pub fn time(self) -> Self {
+        Self { is_time: true, ..self }
     }
 
     pub(crate) fn shows(&self, value: f64) -> bool {
@@ -130,6 +157,12 @@ pub struct Series {
     pub band: Vec<(f64, f64, f64)>,
     /// How the points are joined.
     pub shape: Shape,
+    /// The number of its colour and symbol; by its place among the series if `None`.
+    pub colour: Option<usize>,
+    /// The number of its line's style: 0 is solid, and there are three kinds of dashes.
+    pub dash: usize,
+    /// Whether it is drawn in grey, behind the others and without symbols.
+    pub faded: bool,
 }
 
 impl Series {
@@ -141,6 +174,21 @@ impl Series {
     /// The same, drawn in another way.
     pub fn with_shape(self, shape: Shape) -> Self {
         Self { shape, ..self }
+    }
+
+    /// The same in the colour and with the symbol of this number.
+    pub fn coloured(self, number: usize) -> Self {
+        Self { colour: Some(number), ..self }
+    }
+
+    /// The same with a line of the style of this number, 0 being solid.
+    pub fn dashed(self, style: usize) -> Self {
+        Self { dash: style, ..self }
+    }
+
+    /// The same in grey, behind the others.
+    pub fn faded(self) -> Self {
+        Self { faded: true, ..self }
     }
 
     /// The same with its spread: x, lower and upper y.
@@ -161,6 +209,35 @@ pub fn cdf(name: impl Into<String>, samples: &[f64]) -> Series {
         }
     }
     Series::new(name, points).with_shape(Shape::Steps)
+}
+
+/// The share of the samples above each value: a series of steps for a logarithmic axis, on which rare long ones show. The
+/// last step, to a share of 0, is left out.
+pub fn exceedance(name: impl Into<String>, samples: &[f64]) -> Series {
+    let rising = cdf(name, samples);
+    let points = rising.points.iter().map(|&(value, share)| (value, 1.0 - share)).filter(|point| point.1 > 1e-12);
+    Series { points: points.collect(), ..rising }
+}
+
+/// A shaded part of a chart, from one side to the other.
+#[derive(Clone, Debug)]
+pub struct Zone {
+    pub(crate) from: f64,
+    pub(crate) to: f64,
+    pub(crate) vertical: bool,
+    pub(crate) label: String,
+}
+
+impl Zone {
+    /// Between two values of the vertical axis; the label may be empty.
+    pub fn horizontal(from: f64, to: f64, label: impl Into<String>) -> Self {
+        Self { from, to, vertical: false, label: label.into() }
+    }
+
+    /// Between two values of the horizontal axis; the label may be empty.
+    pub fn vertical(from: f64, to: f64, label: impl Into<String>) -> Self {
+        Self { from, to, vertical: true, label: label.into() }
+    }
 }
 
 /// A line across the whole chart.
@@ -215,6 +292,15 @@ mod tests {
         let series = cdf("x", &[3.0, 1.0, f64::NAN, 1.0, 2.0]);
         assert_eq!(series.points, [(1.0, 0.0), (1.0, 0.5), (2.0, 0.75), (3.0, 1.0)]);
         assert_eq!(cdf("none", &[]).points, []);
+        assert_eq!(exceedance("x", &[3.0, 1.0, 1.0, 2.0]).points, [(1.0, 1.0), (1.0, 0.5), (2.0, 0.25)]);
+    }
+
+    #[test]
+    fn grey_series_take_no_colour_from_the_others() {
+        let mut chart = Chart::new("", Axis::linear(""), Axis::linear(""));
+        let series = || Series::new("", []);
+        chart.series = vec![series(), series().faded(), series(), series().coloured(6), series()];
+        assert_eq!(chart.numbers(), [0, 1, 1, 6, 3]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub enum Format {
     /// Vectors, for web pages and papers.
     Svg,
-    /// Pixels: 1800 wide.
+    /// Pixels: two for each unit of the width, so that text is sharp.
     Png,
 }
 

@@ -4,7 +4,7 @@ use crate::scale::Scale;
 use crate::{picture, terminal, Axis, Look};
 
 /// A square of values, for instance the latency between each two CPUs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct HeatMap {
     /// One line above the picture; may be empty.
     pub title: String,
@@ -18,6 +18,40 @@ pub struct HeatMap {
     pub names: Vec<String>,
     /// The values, row by row; `None` is left blank. As many as names times names.
     pub values: Vec<Option<f64>>,
+    /// What rows belong to, from the largest groups to the smallest, for instance NUMA nodes and then caches. A border
+    /// lies between neighbours of different groups, the thicker the larger the groups are. Only in files.
+    pub groups: Vec<Groups>,
+    /// Rows in the order in which something visits them, and after the last the first: the cell of each step has a frame.
+    /// Only in files.
+    pub route: Vec<usize>,
+    /// What made the picture: a line below it; may be empty. Only in files.
+    pub footer: String,
+}
+
+/// A way to put rows together.
+#[derive(Clone, Debug, Default)]
+pub struct Groups {
+    /// What the groups are, in the plural, for instance `NUMA nodes`.
+    pub name: String,
+    /// The group of each row; rows of no group are left out of borders.
+    pub of: Vec<Option<usize>>,
+}
+
+impl Groups {
+    /// The rows before which a border lies; none where the groups are all one, or each row is one, or where members of a
+    /// group are so scattered that borders would only hide the values.
+    pub(crate) fn borders(&self) -> Vec<usize> {
+        let starts: Vec<usize> = (1..self.of.len()).filter(|row| self.of[*row] != self.of[row - 1]).collect();
+        let mut groups: Vec<usize> = self.of.iter().flatten().copied().collect();
+        groups.sort_unstable();
+        groups.dedup();
+        let is_useful = groups.len() > 1 && groups.len() < self.of.len() && starts.len() < 3 * groups.len();
+        if is_useful && starts.len() + 1 < self.of.len() {
+            starts
+        } else {
+            Vec::new()
+        }
+    }
 }
 
 impl HeatMap {
@@ -76,5 +110,20 @@ pub(crate) fn cell(value: f64) -> String {
         format!("{value:.1}")
     } else {
         format!("{value:.0}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn borders_lie_between_groups_that_are_some_and_hold_together() {
+        let borders =
+            |of: &[usize]| Groups { name: String::new(), of: of.iter().copied().map(Some).collect() }.borders();
+        assert_eq!(borders(&[0, 0, 1, 1, 1, 2]), [2, 5]);
+        assert_eq!(borders(&[0, 0, 1, 1, 0, 0, 1, 1]), [2, 4, 6], "hyperthreads come after the cores");
+        assert!(borders(&[0, 0, 0]).is_empty() && borders(&[0, 1, 2]).is_empty() && borders(&[]).is_empty());
+        assert!(borders(&[0, 1, 0, 1, 0, 1, 0, 1]).is_empty(), "each CPU has another neighbour");
     }
 }

@@ -1,6 +1,6 @@
 //! Charts and heat maps: for the terminal, as SVG and as PNG.
 //!
-//! - [`Chart`] is what a chart shows: named series of points, two axes, reference lines, marked points.
+//! - [`Chart`] is what a chart shows: named series of points, two axes, reference lines, shaded zones, marked points.
 //! - [`Rows`] are values with names, one below the other: ratios to a baseline with their intervals, or bars.
 //! - [`HeatMap`] is a square of values, for instance the latency between each two CPUs.
 //! - [`Format`] follows from a file's name, and a [`Look`] adds the width and the colours (for light or dark paper); `render`
@@ -32,8 +32,8 @@ mod rows;
 mod scale;
 mod terminal;
 
-pub use chart::{cdf, Axis, Chart, Mark, Reference, Series, Shape};
+pub use chart::{cdf, exceedance, Axis, Chart, Mark, Reference, Series, Shape, Zone};
 pub use format::{Format, UnknownFormat};
-pub use heat_map::HeatMap;
+pub use heat_map::{Groups, HeatMap};
 pub use look::{Look, Theme};
 pub use rows::{Emphasis, Row, Rows};

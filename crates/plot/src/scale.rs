@@ -10,6 +10,7 @@ pub struct Scale {
     /// The value at the end; above `from`.
     pub to: f64,
     log: bool,
+    is_time: bool,
     wanted: Vec<f64>,
 }
 
@@ -31,7 +32,7 @@ impl Scale {
             };
             (from, to) = (low.filter(|l| *l < to).unwrap_or(from), high.filter(|h| *h > from).unwrap_or(to));
         }
-        let mut scale = Self { from, to, log: axis.log, wanted: axis.ticks.clone() };
+        let mut scale = Self { from, to, log: axis.log, is_time: axis.is_time, wanted: axis.ticks.clone() };
         // A little room, so that no symbol lies on the frame.
         let room = 0.03;
         let before = if low.is_none() { scale.value(-room) } else { scale.from };
@@ -77,7 +78,15 @@ impl Scale {
         };
         let step = values.windows(2).map(|pair| pair[1] - pair[0]).fold(f64::INFINITY, f64::min);
         let most = values.iter().fold(0.0f64, |most, value| most.max(value.abs()));
-        let name = |value: f64| if self.log { label(value, value, value) } else { label(value, step, most) };
+        let name = |value: f64| {
+            if self.is_time {
+                time(value)
+            } else if self.log {
+                label(value, value, value)
+            } else {
+                label(value, step, most)
+            }
+        };
         values.into_iter().map(|value| (value, name(value))).collect()
     }
 
@@ -135,6 +144,18 @@ pub fn label(value: f64, step: f64, most: f64) -> String {
     format!("{:.digits$}{suffix}", value / unit)
 }
 
+/// A time of so many ns, with three digits at most: 500 ns, 2.5 us, 10 ms.
+pub fn time(ns: f64) -> String {
+    let units = [(1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns")];
+    // What rounds to 1000 of a unit is 1 of the next.
+    let (unit, name) = units.into_iter().find(|(unit, _)| ns.abs() >= 0.9995 * unit).unwrap_or((1.0, "ns"));
+    let number = ns / unit;
+    let digits = if number.abs() < 9.995 { 2 } else { usize::from(number.abs() < 99.95) };
+    let text = format!("{number:.digits$}");
+    let text = if digits > 0 { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text} {name}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,6 +180,13 @@ mod tests {
         assert_eq!(labels(Axis::log(""), &[2.0, 5.0], 4), ["2", "3", "4", "5"]);
         assert_eq!(labels(Axis::log(""), &[0.4, 2.5], 5), ["0.5", "1", "2"]);
         assert_eq!(labels(Axis::log("").ticks([1.0, 2.0, 64.0]), &[1.0, 8.0], 4), ["1", "2"]);
+    }
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(labels(Axis::log("").time(), &[100.0, 1e6], 5), ["100 ns", "1 us", "10 us", "100 us", "1 ms"]);
+        assert_eq!(labels(Axis::linear("").time(), &[0.0, 2e6], 5), ["0 ns", "500 us", "1 ms", "1.5 ms", "2 ms"]);
+        assert_eq!([999_800.0, 104_300.0, 40.0, 3e9].map(time), ["1 ms", "104 us", "40 ns", "3 s"]);
     }
 
     #[test]

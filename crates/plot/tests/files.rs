@@ -1,6 +1,6 @@
 //! What is in the files.
 
-use lockswap_plot::{Axis, Chart, Format, HeatMap, Look, Mark, Reference, Row, Rows, Series, Theme};
+use lockswap_plot::{Axis, Chart, Format, Groups, HeatMap, Look, Mark, Reference, Row, Rows, Series, Theme};
 
 fn chart() -> Chart {
     let mut chart = Chart::new("Title & more", Axis::log("threads"), Axis::linear("M ops/s"));
@@ -18,6 +18,7 @@ fn map(side: usize) -> HeatMap {
         log: true,
         names: (0..side).map(|n| format!("cpu{n}")).collect(),
         values: (0..side * side).map(|n| (n % (side + 1) != 0).then_some(10.0 + n as f64)).collect(),
+        ..HeatMap::default()
     }
 }
 
@@ -52,14 +53,14 @@ fn an_svg_has_every_word_and_is_escaped() {
     for word in ["Title &amp; more", "threads", "M ops/s", "a&lt;b", "here", "the knee"] {
         assert!(text.contains(word), "{word}");
     }
-    assert!(text.starts_with("<svg width=\"900\" height=\"540\" viewBox=\"0 0 3600 2160\""), "{}", &text[..100]);
+    assert!(text.starts_with("<svg width=\"900\" height=\"558\" viewBox=\"0 0 3600 2232\""), "{}", &text[..100]);
     assert!(text.trim_end().ends_with("</svg>"));
 }
 
 #[test]
 fn a_png_has_the_same_size_twice_as_fine_and_the_colours_of_the_series() {
     let (width, height, pixels) = decode(&chart().render(Format::Png));
-    assert_eq!((width, height), (1800, 1080));
+    assert_eq!((width, height), (1800, 1116));
     let of = |colour: [u8; 3]| pixels.chunks_exact(3).filter(|pixel| **pixel == colour).count();
     assert!(of([255, 255, 255]) > width * height / 2);
     assert!(of([0, 114, 178]) > 2000, "the line, its symbols and the legend");
@@ -67,14 +68,36 @@ fn a_png_has_the_same_size_twice_as_fine_and_the_colours_of_the_series() {
 }
 
 #[test]
-fn a_heat_map_goes_from_dark_to_bright_and_leaves_missing_values_white() {
-    let (width, _, pixels) = decode(&map(4).render(Format::Png));
-    let at = |x: usize, y: usize| &pixels[(y * width + x) * 3..][..3];
-    // The middle of a cell's upper edge: no number is written there.
-    let cell = |row: usize, column: usize| at(140 + column * 360 + 180, 168 + row * 360 + 20);
-    assert_eq!(cell(2, 2), [255, 255, 255]);
-    assert_eq!(cell(0, 1), [68, 1, 84], "the least value: viridis begins there");
-    assert!(matches!(cell(3, 2), [r, g, b] if *r > 240 && *g > 220 && *b < 60), "the greatest is yellow");
+fn a_heat_map_goes_from_dark_to_bright() {
+    let (.., pixels) = decode(&map(4).render(Format::Png));
+    let of = |is: &dyn Fn(&[u8]) -> bool| pixels.chunks_exact(3).filter(|pixel| is(pixel)).count();
+    // A cell has 128 x 128 pixels; a number and the border of its tile take some.
+    let cell = 128 * 128;
+    let least = of(&|pixel| pixel == [68, 1, 84]);
+    assert!(least > cell * 8 / 10 && least < cell * 13 / 10, "viridis begins with the least value: {least}");
+    let greatest = of(&|pixel| pixel[0] > 240 && pixel[1] > 220 && pixel[2] < 60);
+    assert!(greatest > cell * 8 / 10 && greatest < cell * 13 / 10, "the greatest is yellow: {greatest}");
+}
+
+#[test]
+fn a_heat_map_has_borders_frames_and_the_ends_of_its_scale() {
+    let plain = map(8);
+    let of = |group: fn(usize) -> usize| (0..8).map(|row| Some(group(row))).collect();
+    let groups = vec![
+        Groups { name: "NUMA nodes".into(), of: of(|row| row / 4) },
+        Groups { name: "caches".into(), of: of(|row| row / 2) },
+    ];
+    let full = HeatMap { groups, route: vec![0, 3, 5, 6], footer: "lockswap 1.2.3".into(), ..plain.clone() };
+    let text = String::from_utf8(full.render(Format::Svg)).unwrap();
+    for word in ["Thick borders: NUMA nodes.", "Thin borders: caches.", "cpu0, cpu3, cpu5, cpu6", "lockswap 1.2.3"] {
+        assert!(text.contains(word), "{word}");
+    }
+    assert!(text.contains("\n11\n") && text.contains("\n72\n"), "the least and the greatest value: {text}");
+    let orange = |text: &str| text.split("</style>").last().map(|drawn| drawn.matches("fill=\"#D55E00\"").count());
+    let plain = String::from_utf8(plain.render(Format::Svg)).unwrap();
+    assert_eq!((orange(&text), orange(&plain)), (Some(4 * 4), Some(0)), "four sides of four frames");
+    let small = String::from_utf8(map(2).render(Format::Svg)).unwrap();
+    assert!(small.starts_with("<svg width=\"380\""), "{}", &small[..60]);
 }
 
 #[test]
@@ -125,7 +148,12 @@ fn nothing_touches_the_edge_of_a_narrow_or_a_wide_picture() {
     for width in [100.0, 400.0, 900.0, 1600.0] {
         for (theme, paper) in [(Theme::Light, [255; 3]), (Theme::Dark, [24, 26, 30])] {
             let look = Look::new(Format::Png).width(width).theme(theme);
-            for (name, bytes) in [("ratios", ratios().render(look)), ("bars", bars().render(look))] {
+            for (name, bytes) in [
+                ("ratios", ratios().render(look)),
+                ("bars", bars().render(look)),
+                ("chart", chart().render(look)),
+                ("map", map(9).render(look)),
+            ] {
                 let (wide, high, pixels) = decode(&bytes);
                 assert_eq!(wide, 2 * width.max(320.0) as usize, "{name}");
                 let blank = |x: usize, y: usize| pixels[3 * (y * wide + x)..][..3] == paper;

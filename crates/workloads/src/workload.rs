@@ -169,6 +169,11 @@ impl Workload {
         serde_json::to_value(self.config()).ok()?.get(key)?.as_f64()
     }
 
+    /// Whether the value of a key is a time, ns.
+    pub fn is_time(key: &str) -> bool {
+        TIMES.contains(&key)
+    }
+
     /// Whether the value of a key is a list.
     pub fn is_list(&self, key: &str) -> bool {
         serde_json::to_value(self.config()).is_ok_and(|config| config[key].is_array())

@@ -95,6 +95,8 @@ pub struct SimArgs {
     /// Draw throughput, fairness or latency to an .svg or .png file; repeatable
     #[arg(long, value_name = "WHAT=FILE", value_parser = draw::picture)]
     plot: Vec<Picture>,
+    #[command(flatten)]
+    look: picture::LookArgs,
 }
 
 #[derive(clap::Subcommand)]
@@ -141,6 +143,14 @@ pub fn run(args: SimArgs) -> anyhow::Result<ExitCode> {
     files.write(&plan, &rows, false)?;
     terminal::print(&output::table(&plan, &output::points(&plan, &rows)))?;
     hint(&args);
+    let is_drawn = args.plot.iter().any(|picture| picture.shown == draw::Shown::Fairness);
+    if let Some(locks) = draw::too_short(&output::points(&plan, &rows)).filter(|_| is_drawn) {
+        let _ = writeln!(
+            io::stderr(),
+            "note: too short to judge fairness: the lock seldom changed NUMA nodes in a run of {locks}; \
+             a longer one (--duration) may be fairer"
+        );
+    }
     let failures = output::failures(&rows);
     if failures.is_empty() {
         return Ok(ExitCode::SUCCESS);
@@ -163,6 +173,7 @@ struct Files<'a> {
     csv: Option<OutputFile>,
     markdown: Option<OutputFile>,
     pictures: Vec<(&'a Picture, OutputFile)>,
+    look: &'a picture::LookArgs,
 }
 
 impl<'a> Files<'a> {
@@ -177,6 +188,7 @@ impl<'a> Files<'a> {
                 .iter()
                 .map(|plot| Ok((plot, prepare(&plot.file)?)))
                 .collect::<Result<_, UserError>>()?,
+            look: &args.look,
         })
     }
 
@@ -197,7 +209,7 @@ impl<'a> Files<'a> {
             picture::replace(file, output::markdown(plan, &points).as_bytes())?;
         }
         for (picture, file) in &self.pictures {
-            picture::replace(file, &draw::draw(picture, plan, &points))?;
+            picture::replace(file, &draw::draw(picture, plan, &points, self.look))?;
         }
         Ok(())
     }

@@ -113,6 +113,17 @@ pub struct Run {
     pub problem: Option<String>,
 }
 
+impl Run {
+    /// Its throughput: the metric, or epochs per second.
+    pub fn throughput(&self, uses_metric: bool) -> Option<f64> {
+        if uses_metric {
+            self.sample.metrics.first().copied().flatten()
+        } else {
+            self.epochs_per_s
+        }
+    }
+}
+
 impl Point {
     /// A point without runs.
     pub fn new(role: Role, slo_ns: Option<Ns>) -> Self {
@@ -120,12 +131,15 @@ impl Point {
         Point { role, slo_ns, good_runs: 0, throughput: None, big, little, problems, runs }
     }
 
+    /// The runs that count.
+    pub fn good(&self) -> impl Iterator<Item = &Run> {
+        self.runs.iter().filter(|run| run.problem.is_none())
+    }
+
     /// Computes the medians from the runs.
     fn summarise(&mut self, uses_metric: bool) {
         let good: Vec<&Run> = self.runs.iter().filter(|run| run.problem.is_none()).collect();
-        let throughput =
-            |run: &&Run| if uses_metric { run.sample.metrics.first().copied().flatten() } else { run.epochs_per_s };
-        let throughputs: Vec<f64> = good.iter().filter_map(throughput).collect();
+        let throughputs: Vec<f64> = good.iter().filter_map(|run| run.throughput(uses_metric)).collect();
         let of_kind = |kind: &str| {
             let figures: Vec<&Figures> =
                 good.iter().flat_map(|run| &run.latencies).filter(|f| f.kind == kind).collect();
@@ -180,6 +194,27 @@ impl Curve {
         let found = self.measured().find(|(point, _, throughput)| is_knee(point, *throughput));
         found.map(|(point, ..)| point).filter(|_| best >= WORTH * fifo)
     }
+
+    /// The end of the range at which the knee lies, if it does: the real one may be outside.
+    pub fn edge(&self) -> Option<Edge> {
+        let knee = self.knee()?.slo_ns;
+        let mut targets = self.measured().map(|(_, slo, _)| Some(slo));
+        let (first, last) = (targets.next()?, targets.last());
+        match () {
+            () if last == Some(knee) => Some(Edge::Highest),
+            () if first == knee => Some(Edge::Lowest),
+            () => None,
+        }
+    }
+}
+
+/// An end of the range of targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edge {
+    /// The lowest target.
+    Lowest,
+    /// The highest target.
+    Highest,
 }
 
 /// `steps` targets from `from` to `to`, each the same factor above the one before, with three digits; equal ones once.
@@ -257,6 +292,16 @@ pub mod tests {
         };
         curve.summarise();
         curve
+    }
+
+    #[test]
+    fn a_knee_at_the_end_of_the_range_is_known_as_such() {
+        let edge = |targets: &[(Ns, f64, f64)]| curve(100.0, targets).edge();
+        let (low, middle, high) = ((10, 150.0, 9.0), (20, 198.0, 19.0), (40, 200.0, 39.0));
+        assert_eq!(edge(&[low, middle, high]), None);
+        assert_eq!(edge(&[low, middle]), Some(Edge::Highest));
+        assert_eq!(edge(&[middle, high]), Some(Edge::Lowest));
+        assert_eq!(edge(&[]), None);
     }
 
     #[test]

@@ -4,14 +4,15 @@ use std::path::{Path, PathBuf};
 
 use lockswap_machine::matrix::Matrix;
 use lockswap_machine::route::Route;
-use lockswap_plot::HeatMap;
+use lockswap_machine::topology::Group;
+use lockswap_plot::{Groups, HeatMap};
 use lockswap_study::export::OutputFile;
 use serde::Serialize;
 
 use super::kept::Kept;
 use super::Machine;
 use crate::error::UserError;
-use crate::picture::{self, Picture};
+use crate::picture::{self, LookArgs, Picture};
 use crate::terminal;
 
 /// Columns of the heat map where the output is no terminal.
@@ -35,27 +36,36 @@ pub struct LatencyArgs {
     /// Writes the latencies as CSV, which --latency reads
     #[arg(long, value_name = "FILE", requires = "latencies")]
     export_csv: Option<PathBuf>,
+    #[command(flatten)]
+    look: LookArgs,
 }
 
 /// Files that the latencies go to.
-pub struct Exports {
+pub struct Exports<'a> {
     picture: Option<Picture>,
+    look: &'a LookArgs,
     csv: Option<OutputFile>,
 }
 
 impl LatencyArgs {
     /// Checks that the files can be written.
-    pub fn exports(&self) -> Result<Exports, UserError> {
+    pub fn exports(&self) -> Result<Exports<'_>, UserError> {
         let picture = self.export.as_deref().map(Picture::prepare).transpose()?;
-        Ok(Exports { picture, csv: self.export_csv.as_deref().map(picture::prepare).transpose()? })
+        Ok(Exports { picture, look: &self.look, csv: self.export_csv.as_deref().map(picture::prepare).transpose()? })
     }
 }
 
-impl Exports {
-    /// Writes them.
-    pub fn write(&self, matrix: &Matrix, title: &str) -> anyhow::Result<()> {
+impl Exports<'_> {
+    /// Writes them; `machine` is the one that the latencies are of, where that is known.
+    pub fn write(&self, matrix: &Matrix, title: &str, route: &Route, machine: Option<&Machine>) -> anyhow::Result<()> {
         if let Some(picture) = &self.picture {
-            picture.write(|format| heat_map(matrix, title).render(format))?;
+            let map = HeatMap {
+                groups: machine.map_or(Vec::new(), |machine| groups(machine, matrix)),
+                route: route.cpus.iter().filter_map(|cpu| matrix.cpus().iter().position(|of| of == cpu)).collect(),
+                footer: picture::footer(&[]),
+                ..heat_map(matrix, title)
+            };
+            picture.write(|format| map.render(self.look.of(format)))?;
         }
         self.csv.as_ref().map_or(Ok(()), |file| picture::replace(file, matrix.to_csv().as_bytes()))
     }
@@ -66,10 +76,11 @@ pub fn from_file(path: &Path, args: &LatencyArgs, json: bool) -> anyhow::Result<
     let matrix = read(path)?;
     let exports = args.exports()?;
     let storing = if args.store { Some(Storing::prepare(path, &matrix)?) } else { None };
+    let machine = storing.as_ref().map(|storing| &storing.machine);
     let route = Route::through(&matrix);
     let name = path.file_name().unwrap_or(path.as_os_str());
     let title = format!("Core-to-core latency, {}", name.to_string_lossy());
-    exports.write(&matrix, &title)?;
+    exports.write(&matrix, &title, &route, machine)?;
     let mut text = if json { Data::new(&route).line()? } else { draw(&matrix, &title) + &words(&route) };
     if let Some(storing) = storing {
         picture::replace(&storing.file, storing.kept.content(&storing.machine, &route, &matrix, None).as_bytes())?;
@@ -150,7 +161,17 @@ fn heat_map(matrix: &Matrix, title: &str) -> HeatMap {
         log: true,
         names: matrix.cpus().iter().map(usize::to_string).collect(),
         values: (0..side * side).map(cell).map(|(from, to)| (from != to).then(|| matrix.ns(from, to))).collect(),
+        ..HeatMap::default()
     }
+}
+
+/// What the CPUs of the matrix belong to.
+fn groups(machine: &Machine, matrix: &Matrix) -> Vec<Groups> {
+    let groups = |name: &str, group| Groups {
+        name: name.into(),
+        of: matrix.cpus().iter().map(|cpu| machine.topology.group(group, *cpu)).collect(),
+    };
+    vec![groups("NUMA nodes", Group::Node), groups("last-level caches", Group::Llc)]
 }
 
 /// The route in words.

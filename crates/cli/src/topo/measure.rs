@@ -61,7 +61,7 @@ pub fn run(args: &LatencyArgs, json: bool) -> anyhow::Result<()> {
 
     let here = lockswap_study::machine::Machine::here();
     let title = format!("Core-to-core latency, {}", here.cpu_model);
-    exports.write(&matrix, &title)?;
+    exports.write(&matrix, &title, &route, Some(&machine))?;
     if let (Some(kept), Some(file)) = (&kept, &file) {
         picture::replace(file, kept.content(&machine, &route, &matrix, big.as_ref()).as_bytes())?;
     }

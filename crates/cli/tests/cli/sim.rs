@@ -1,6 +1,7 @@
 //! `lockswap sim` from outside.
 
 use crate::{send, text, wait_for, Place};
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::Stdio;
 
@@ -80,8 +81,63 @@ fn tables_csv_and_pictures_are_written() {
     assert!(run.status.success(), "{}", text(&run.stderr));
     assert!(text(&run.stdout).contains("Threadripper 2990WX, 64 CPUs, simulated"));
     assert_eq!(fs::read_to_string(place.path("a.csv")).unwrap().lines().count(), 3);
-    assert!(fs::read_to_string(place.path("a.svg")).unwrap().contains("ticket"));
+    let svg = fs::read_to_string(place.path("a.svg")).unwrap();
+    for word in ["ticket", "lockswap 0.", "seed 1", "sim --machine amd-2990wx", "million operations per second"] {
+        assert!(svg.contains(word), "{word}");
+    }
     assert!(fs::read(place.path("b.png")).unwrap().starts_with(b"\x89PNG"));
+}
+
+/// The picture `WHAT` of a run with these arguments, as text, and what the run says on stderr.
+fn picture(place: &Place, what: &str, args: &[&str]) -> (String, String) {
+    let plot = format!("{what}=picture.svg");
+    let run = place.output(&[&["sim", "--plot", &plot], args].concat());
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    (fs::read_to_string(place.path("picture.svg")).unwrap(), text(&run.stderr))
+}
+
+const OF_ALL: [&str; 5] = ["--machine", "xeon-e5-2699v3", "--workload", "kv", "--duration"];
+
+#[test]
+fn of_many_locks_the_best_five_and_the_baseline_have_names() {
+    let place = Place::new();
+    let (svg, _) = picture(&place, "throughput", &[&OF_ALL[..], &["100us", "--all", "--threads", "1,8"]].concat());
+    assert!(svg.contains(" others") && svg.contains("futex"), "{svg}");
+    let named = |lock: &str| svg.contains(&format!("\n{lock}\n"));
+    let list = text(&place.output(&["list"]).stdout);
+    let locks = list.lines().filter_map(|line| line.split_whitespace().next()).filter(|lock| named(lock));
+    assert_eq!(locks.collect::<BTreeSet<_>>().len(), 6, "{svg}");
+}
+
+#[test]
+fn one_number_of_threads_gives_bars_and_several_seeds_a_spread() {
+    let place = Place::new();
+    let args = [&OF_ALL[..], &["100us", "--threads", "8", "--seeds", "2", "--picture-width", "500"]].concat();
+    let (svg, _) = picture(&place, "throughput", &args);
+    assert!(svg.starts_with("<svg width=\"500\"") && svg.contains("lines from the least to the most"), "{svg}");
+    assert!(svg.contains("seeds 1 to 2") && !svg.contains("<polygon"), "bars have no symbols: {svg}");
+}
+
+#[test]
+fn unfairness_in_a_short_run_is_called_doubtful() {
+    let place = Place::new();
+    let run = |duration| {
+        let args = [&OF_ALL[..], &[duration, "--locks", "cna,mcs_spin", "--threads", "16"]].concat();
+        picture(&place, "fairness", &args)
+    };
+    let (svg, stderr) = run("1ms");
+    assert!(stderr.contains("too short to judge fairness") && stderr.contains("cna (16 threads);"), "{stderr}");
+    assert!(!stderr.contains("mcs_spin") && svg.contains("too short"), "{stderr}");
+}
+
+#[test]
+fn times_are_drawn_with_units_and_percentiles_and_paper_can_be_dark() {
+    let place = Place::new();
+    let args = ["300us", "--threads", "16", "--set", "external=0,1000", "--picture-paper", "dark"];
+    let (svg, _) = picture(&place, "latency", &[&OF_ALL[..], &args].concat());
+    for word in ["P99", "P99.9", "10 us", "waits that are longer", "external=0", "external=1000", "#181A1E"] {
+        assert!(svg.contains(word), "{word}: {svg}");
+    }
 }
 
 #[test]
@@ -129,7 +185,7 @@ fn a_key_with_several_values_is_swept() {
         csv.starts_with("machine,workload,lock,threads,ncs,seed,") && csv.contains("ncs,mcs_spin,16,10000,1,"),
         "{csv}"
     );
-    assert!(fs::read_to_string(place.path("a.svg")).unwrap().contains("100k"), "values along the axis");
+    assert!(fs::read_to_string(place.path("a.svg")).unwrap().contains("100 us"), "values along the axis");
 }
 
 #[test]

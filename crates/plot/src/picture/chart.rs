@@ -1,29 +1,41 @@
 //! A line chart on paper.
 
-use super::canvas::{length, render, Anchor, Ink, Paper, Point, BLACK, COLOURS, GREY, PALE, TEXT, WHITE};
+use super::canvas::{length, render, Anchor, Ink, Paper, Point, BLACK, COLOURS, FADED, GREY, PALE, TEXT, WHITE};
+use super::names::Names;
+use super::page::{cut, Page};
 use crate::chart::{Chart, Series, Shape};
 use crate::scale::Scale;
 use crate::Look;
 
-const SIZE: Point = (900.0, 540.0);
-const SYMBOLS: usize = 6;
-/// The title's size, where it fits.
-const TITLE: f64 = 16.0;
-/// From one row of the legend to the next, where there is room.
-const LEGEND_PITCH: f64 = 21.0;
+const WIDTH: f64 = 900.0;
+/// The chart's height as a share of its width, and its limits.
+const HEIGHT: f64 = 0.56;
+const LEAST_HEIGHT: f64 = 260.0;
+const MOST_HEIGHT: f64 = 800.0;
+/// Right of the chart and left of everything.
+const MARGIN: f64 = 12.0;
+/// The labels and the title of the horizontal axis.
+const AXIS: f64 = 50.0;
+/// Different symbols.
+pub const SYMBOLS: usize = 6;
 /// From one symbol to the next along a line that has none at its points.
 const SYMBOL_PITCH: f64 = 110.0;
 
 /// The bytes of a file with the picture.
 pub fn chart(chart: &Chart, look: Look) -> Vec<u8> {
-    render(SIZE, look, |paper| draw(chart, paper))
+    let width = look.width_or(WIDTH);
+    let own = (HEIGHT * width).clamp(LEAST_HEIGHT, MOST_HEIGHT);
+    let (x, y) = chart.scales();
+    let names = Names::of(chart, (&x, &y), (width, own - AXIS));
+    let page = Page::new(width, own + names.below(width), &chart.title, &chart.footer);
+    render(page.size(), look, |paper| draw(chart, paper, &page, &names, (x.clone(), y.clone()), own))
 }
 
 /// A rectangle by two corners, the first above and to the left.
 #[derive(Clone, Copy)]
-struct Frame {
-    from: Point,
-    to: Point,
+pub struct Frame {
+    pub from: Point,
+    pub to: Point,
 }
 
 impl Frame {
@@ -52,88 +64,93 @@ impl Plot<'_> {
     }
 }
 
-fn draw(chart: &Chart, paper: &dyn Paper) {
-    paper.tile((0.0, 0.0), SIZE, WHITE);
-    let (x, y) = chart.scales();
-    let (x_ticks, y_ticks) = (x.ticks(9), y.ticks(7));
-    let widest =
-        |labels: &mut dyn Iterator<Item = &str>, size| labels.map(|label| length(label, size)).fold(0.0, f64::max);
-    let names = widest(&mut chart.series.iter().map(|series| series.name.as_str()), TEXT);
-    let aside = if names > 0.0 { names + 46.0 } else { 0.0 };
-    let labels = widest(&mut y_ticks.iter().map(|tick| tick.1.as_str()), TEXT);
-    let top = if chart.title.is_empty() { 18.0 } else { 48.0 };
-    let frame = Frame { from: (labels + 46.0, top), to: (SIZE.0 - 22.0 - aside, SIZE.1 - 56.0) };
+fn draw(chart: &Chart, paper: &dyn Paper, page: &Page, names: &Names, (x, y): (Scale, Scale), own: f64) {
+    page.draw(paper);
+    let y_ticks = y.ticks(((own - AXIS) / 60.0) as usize);
+    let labels = y_ticks.iter().map(|tick| length(&tick.1, TEXT)).fold(0.0, f64::max);
+    let aside = if chart.y.title.is_empty() { 0.0 } else { TEXT + 8.0 };
+    let from = (MARGIN + aside + labels + 8.0, page.top + 6.0);
+    let frame = Frame { from, to: (page.width - MARGIN - names.beside().max(10.0), page.top + own - AXIS) };
     let plot = Plot { paper, frame, x, y };
+    plot.axes(chart, page, &y_ticks);
 
-    let Frame { from, to } = frame;
-    let room = SIZE.0 - from.0 - 12.0;
-    let size = TITLE * (room / length(&chart.title, TITLE).max(1.0)).min(1.0);
-    paper.text(&chart.title, (from.0, 24.0), Anchor::Left, size, BLACK, false);
-    let mut free = f64::NEG_INFINITY;
-    for (value, label) in &x_ticks {
-        let at = plot.at((*value, 0.0)).0;
-        let half = length(label, TEXT) / 2.0;
-        paper.line(&[(at, from.1), (at, to.1)], PALE, 1.0);
-        if at - half > free {
-            paper.text(label, (at, to.1 + 14.0), Anchor::Middle, TEXT, BLACK, false);
-            free = at + half + 6.0;
-        }
-    }
-    for (value, label) in &y_ticks {
-        let at = plot.at((0.0, *value)).1;
-        paper.line(&[(from.0, at), (to.0, at)], PALE, 1.0);
-        paper.text(label, (from.0 - 8.0, at), Anchor::Right, TEXT, BLACK, false);
-    }
-    paper.text(&chart.x.title, ((from.0 + to.0) / 2.0, to.1 + 38.0), Anchor::Middle, TEXT, GREY, false);
-    paper.text(&chart.y.title, (18.0, (from.1 + to.1) / 2.0), Anchor::Middle, TEXT, GREY, true);
-    paper.line(&[(from.0, from.1), (from.0, to.1), to], GREY, 1.0);
-
+    let numbers = chart.numbers();
     let lines: Vec<Vec<Point>> = chart.series.iter().map(|series| plot.line(chart, series)).collect();
-    for (index, series) in chart.series.iter().enumerate() {
-        plot.band(chart, series, colour(index));
+    plot.zones(chart);
+    for (series, number) in chart.series.iter().zip(&numbers).filter(|(series, _)| !series.faded) {
+        plot.band(chart, series, colour(*number));
     }
-    for (index, series) in chart.series.iter().enumerate() {
-        plot.series(series, &lines[index], index);
-        if !series.shape.has_symbols() && chart.colours_repeat() {
-            plot.symbols_along(&lines[index], index);
+    let all = || chart.series.iter().zip(&lines).zip(&numbers);
+    for ((series, line), _) in all().filter(|((series, _), _)| series.faded) {
+        plot.strokes(series, line, FADED, 1.25);
+    }
+    for ((series, line), &number) in all().filter(|((series, _), _)| !series.faded) {
+        plot.series(series, line, number);
+        if !series.shape.has_symbols() && colours_repeat(&numbers) {
+            plot.symbols_along(line, number);
         }
     }
-    plot.annotations(chart, &lines);
-    legend(chart, paper, (to.0 + 16.0, from.1));
-}
-
-/// Names and how they are drawn, downwards from `corner`; the more there are, the smaller.
-fn legend(chart: &Chart, paper: &dyn Paper, corner: Point) {
-    let named: Vec<_> = chart.series.iter().enumerate().filter(|(_, series)| !series.name.is_empty()).collect();
-    let pitch = ((SIZE.1 - corner.1 - 12.0) / named.len().max(1) as f64).min(LEGEND_PITCH);
-    let size = TEXT * pitch / LEGEND_PITCH;
-    for (row, (index, series)) in named.into_iter().enumerate() {
-        let (left, at) = (corner.0, corner.1 + (row as f64 + 0.5) * pitch);
-        if series.shape != Shape::Points {
-            paper.line(&[(left, at), (left + 22.0, at)], colour(index), 2.0);
-        }
-        if series.shape.has_symbols() || chart.colours_repeat() {
-            symbol(paper, (left + 11.0, at), index);
-        }
-        paper.text(&series.name, (left + 29.0, at), Anchor::Left, size, BLACK, false);
-    }
+    let seen: Vec<&[Point]> = all().filter(|((s, _), _)| !s.faded).map(|((_, line), _)| line.as_slice()).collect();
+    plot.annotations(chart, &seen, names);
+    names.draw(chart, paper, (&plot.frame, &plot.y), &lines, page);
 }
 
 impl Shape {
-    fn has_symbols(self) -> bool {
+    pub(super) fn has_symbols(self) -> bool {
         matches!(self, Shape::Line | Shape::Points)
     }
 }
 
-impl Chart {
-    /// Whether two series have one colour, so that symbols must tell them apart.
-    fn colours_repeat(&self) -> bool {
-        self.series.len() > COLOURS.len()
-    }
+/// Whether two series have one colour, so that symbols must tell them apart.
+pub fn colours_repeat(numbers: &[usize]) -> bool {
+    numbers.iter().any(|number| *number >= COLOURS.len())
 }
 
-fn colour(index: usize) -> Ink {
-    Ink(COLOURS[index % COLOURS.len()], 1.0)
+/// The colour of this number.
+pub fn colour(number: usize) -> Ink {
+    Ink(COLOURS[number % COLOURS.len()], 1.0)
+}
+
+impl Plot<'_> {
+    fn axes(&self, chart: &Chart, page: &Page, y_ticks: &[(f64, String)]) {
+        let (Frame { from, to }, paper) = (self.frame, self.paper);
+        let mut free = f64::NEG_INFINITY;
+        for (value, label) in &self.x.ticks((((to.0 - from.0) / 75.0) as usize).clamp(3, 12)) {
+            let at = self.at((*value, 0.0)).0;
+            let half = length(label, TEXT) / 2.0;
+            paper.line(&[(at, from.1), (at, to.1)], PALE, 1.0);
+            if at - half > free {
+                paper.text(label, (at, to.1 + 14.0), Anchor::Middle, TEXT, BLACK, false);
+                free = at + half + 6.0;
+            }
+        }
+        for (value, label) in y_ticks {
+            let at = self.at((0.0, *value)).1;
+            paper.line(&[(from.0, at), (to.0, at)], PALE, 1.0);
+            paper.text(label, (from.0 - 8.0, at), Anchor::Right, TEXT, BLACK, false);
+        }
+        let title = cut(&chart.x.title, TEXT, page.width - 2.0 * MARGIN);
+        let half = length(&title, TEXT) / 2.0;
+        let middle = ((from.0 + to.0) / 2.0).min(page.width - MARGIN - half).max(MARGIN + half);
+        paper.text(&title, (middle, to.1 + 36.0), Anchor::Middle, TEXT, GREY, false);
+        // The title of the vertical axis may be longer than the axis, as long as it stays below the picture's title.
+        let (room, middle) = (to.1 + AXIS - from.1, (from.1 + to.1) / 2.0);
+        let title = cut(&chart.y.title, TEXT, room);
+        let middle = middle.max(from.1 + length(&title, TEXT) / 2.0);
+        paper.text(&title, (MARGIN + TEXT / 2.0, middle), Anchor::Middle, TEXT, GREY, true);
+        paper.line(&[(from.0, from.1), (from.0, to.1), to], GREY, 1.0);
+    }
+
+    fn zones(&self, chart: &Chart) {
+        let Frame { from, to } = self.frame;
+        for zone in &chart.zones {
+            let scale = if zone.vertical { &self.x } else { &self.y };
+            let ends = [zone.from, zone.to].map(|value| scale.position(value).clamp(0.0, 1.0));
+            let (across, up) = if zone.vertical { (ends, [0.0, 1.0]) } else { ([0.0, 1.0], ends) };
+            let place = |across: f64, up: f64| (from.0 + across * (to.0 - from.0), to.1 + up * (from.1 - to.1));
+            self.paper.tile(place(across[0], up[1]), place(across[1], up[0]), Ink(FADED.0, 0.3));
+        }
+    }
 }
 
 impl Plot<'_> {
@@ -153,7 +170,10 @@ impl Plot<'_> {
         let band: Vec<(f64, f64, f64)> = series.band.iter().filter(shown).copied().collect();
         if let [(x, low, high)] = band[..] {
             for piece in self.inside(&[self.at((x, low)), self.at((x, high))]) {
-                self.paper.line(&piece, Ink(ink.0, 0.45), 2.0);
+                self.paper.line(&piece, ink, 1.5);
+                for (x, y) in piece {
+                    self.paper.line(&[(x - 4.0, y), (x + 4.0, y)], ink, 1.5);
+                }
             }
         }
         for pair in band.windows(2) {
@@ -166,14 +186,17 @@ impl Plot<'_> {
         }
     }
 
-    fn series(&self, series: &Series, line: &[Point], index: usize) {
-        if series.shape != Shape::Points {
-            for piece in self.inside(line) {
-                self.paper.line(&piece, colour(index), 2.0);
-            }
+    /// The line alone.
+    fn strokes(&self, series: &Series, line: &[Point], ink: Ink, width: f64) {
+        for piece in self.inside(line).iter().filter(|_| series.shape != Shape::Points) {
+            stroke(self.paper, piece, series.dash, ink, width);
         }
+    }
+
+    fn series(&self, series: &Series, line: &[Point], number: usize) {
+        self.strokes(series, line, colour(number), 2.0);
         for point in line.iter().filter(|point| series.shape.has_symbols() && self.frame.holds(**point)) {
-            symbol(self.paper, *point, index);
+            symbol(self.paper, *point, number);
         }
     }
 
@@ -209,7 +232,7 @@ impl Plot<'_> {
     }
 
     /// Reference lines and marks, their labels where they hide the least.
-    fn annotations(&self, chart: &Chart, lines: &[Vec<Point>]) {
+    fn annotations(&self, chart: &Chart, lines: &[&[Point]], names: &Names) {
         let Frame { from, to } = self.frame;
         let mut taken: Vec<Frame> = Vec::new();
         let mut rulers = Vec::new();
@@ -250,7 +273,7 @@ impl Plot<'_> {
                 self.label(&mark.label, places, lines, &obstacles, &mut taken, BLACK);
             }
         }
-        for (ends, label) in rulers {
+        for (ends, label) in rulers.iter().filter(|(ends, _)| ends[0].0 == ends[1].0 || !names.has_references()) {
             let w = length(label, TEXT) / 2.0 + 6.0;
             let places: Vec<Point> = if ends[0].0 == ends[1].0 {
                 let heights = [0.0, 0.25, 0.5, 0.75, 1.0].map(|s| from.1 + 12.0 + s * (to.1 - from.1 - 24.0));
@@ -261,6 +284,26 @@ impl Plot<'_> {
             };
             self.label(label, places.into_iter(), lines, &obstacles, &mut taken, GREY);
         }
+        for zone in &chart.zones {
+            let scale = if zone.vertical { &self.x } else { &self.y };
+            let ends = [zone.from, zone.to].map(|value| scale.position(value).clamp(0.0, 1.0));
+            let half = (length(&zone.label, TEXT) / 2.0 + 6.0, 8.5);
+            // In the zone, as far as it is large enough, and in the frame.
+            let place = |across: f64, up: f64| {
+                let inner = |low: f64, high: f64, at: f64| at.min(high).max(low);
+                let at = (from.0 + across * (to.0 - from.0), to.1 + up * (from.1 - to.1));
+                (inner(from.0 + half.0, to.0 - half.0, at.0), inner(from.1 + half.1, to.1 - half.1, at.1))
+            };
+            let along = [0.98, 0.02, 0.75, 0.25, 0.5];
+            let places: Vec<Point> = if zone.vertical {
+                along.iter().map(|share| place((ends[0] + ends[1]) / 2.0, *share)).collect()
+            } else {
+                let inwards = half.1 / (to.1 - from.1);
+                let levels = [(ends[0] + ends[1]) / 2.0, ends[1] - inwards, ends[0] + inwards];
+                levels.iter().flat_map(|up| along.map(|share| place(share, *up))).collect()
+            };
+            self.label(&zone.label, places.into_iter(), lines, &obstacles, &mut taken, GREY);
+        }
     }
 
     /// Writes a label at that of the places (of its middle) where it hides the least; earlier ones are preferred.
@@ -268,7 +311,7 @@ impl Plot<'_> {
         &self,
         label: &str,
         places: impl Iterator<Item = Point>,
-        lines: &[Vec<Point>],
+        lines: &[&[Point]],
         rulers: &[[Point; 2]],
         taken: &mut Vec<Frame>,
         ink: Ink,
@@ -276,12 +319,12 @@ impl Plot<'_> {
         if label.is_empty() {
             return;
         }
-        let half = (length(label, TEXT) / 2.0 + 3.0, 10.0);
+        let half = (length(label, TEXT) / 2.0 + 3.0, 8.0);
         let around = |at: Point| Frame { from: (at.0 - half.0, at.1 - half.1), to: (at.0 + half.0, at.1 + half.1) };
         let hidden = |place: &Frame| {
             let crossed = |a: Point, b: Point| usize::from(clip(a, b, place).is_some());
             let of_lines: usize = lines.iter().flat_map(|line| line.windows(2)).map(|p| crossed(p[0], p[1])).sum();
-            let symbols = lines.iter().flatten().filter(|point| place.holds(**point)).count();
+            let symbols = lines.iter().copied().flatten().filter(|point| place.holds(**point)).count();
             let of_rulers: usize = rulers.iter().map(|[a, b]| crossed(*a, *b)).sum();
             let of_labels = taken.iter().filter(|other| other.meets(place)).count();
             let outside = usize::from(!self.frame.holds(place.from) || !self.frame.holds(place.to));
@@ -291,7 +334,9 @@ impl Plot<'_> {
             places.map(|at| (hidden(&around(at)), at)).reduce(|best, next| if next.0 < best.0 { next } else { best });
         if let Some((_, at)) = best {
             let place = around(at);
-            self.paper.tile(place.from, place.to, Ink(WHITE.0, 0.8));
+            if hidden(&place) > 0 {
+                self.paper.tile(place.from, place.to, Ink(WHITE.0, 0.7));
+            }
             self.paper.text(label, at, Anchor::Middle, TEXT, ink, false);
             taken.push(place);
         }
@@ -317,14 +362,48 @@ fn clip(a: Point, b: Point, frame: &Frame) -> Option<(Point, Point)> {
     (enter <= leave).then(|| (at(enter), at(leave)))
 }
 
-/// The symbol of the series with this index, in its colour.
-fn symbol(paper: &dyn Paper, at: Point, index: usize) {
-    let ink = colour(index);
+/// Dashes and the gaps after them, for each style of line.
+const DASHES: [&[f64]; 4] = [&[], &[9.0, 4.0], &[2.5, 3.5], &[12.0, 3.5, 2.5, 3.5]];
+
+/// A line of this style.
+pub fn stroke(paper: &dyn Paper, line: &[Point], style: usize, ink: Ink, width: f64) {
+    let pattern = DASHES[style % DASHES.len()];
+    if pattern.is_empty() {
+        paper.line(line, ink, width);
+        return;
+    }
+    let (mut part, mut left) = (0, pattern[0]);
+    let mut dash: Vec<Point> = line.first().copied().into_iter().collect();
+    for pair in line.windows(2) {
+        let (across, down) = (pair[1].0 - pair[0].0, pair[1].1 - pair[0].1);
+        let length = across.hypot(down);
+        let mut done = 0.0;
+        while length - done > left {
+            done += left;
+            dash.push((pair[0].0 + across * done / length, pair[0].1 + down * done / length));
+            if part % 2 == 0 {
+                paper.line(&dash, ink, width);
+            }
+            dash.drain(..dash.len() - 1);
+            part = (part + 1) % pattern.len();
+            left = pattern[part];
+        }
+        left -= length - done;
+        dash.push(pair[1]);
+    }
+    if part % 2 == 0 && dash.len() > 1 {
+        paper.line(&dash, ink, width);
+    }
+}
+
+/// The symbol of this number, in its colour.
+pub fn symbol(paper: &dyn Paper, at: Point, number: usize) {
+    let ink = colour(number);
     let corners = |offsets: &[Point]| {
         let points: Vec<Point> = offsets.iter().map(|(x, y)| (at.0 + x, at.1 + y)).collect();
         paper.area(&points, ink);
     };
-    match index % SYMBOLS {
+    match number % SYMBOLS {
         0 => paper.circle(at, 4.25, ink, None),
         1 => corners(&[(-3.9, -3.9), (3.9, -3.9), (3.9, 3.9), (-3.9, 3.9)]),
         2 => corners(&[(0.0, -5.2), (4.8, 3.8), (-4.8, 3.8)]),

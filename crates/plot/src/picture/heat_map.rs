@@ -1,52 +1,129 @@
 //! A heat map on paper.
 
-use super::canvas::{length, render, Anchor, Ink, Paper, Point, BLACK, GREY, TEXT, WHITE};
+use super::canvas::{length, render, Anchor, Ink, Paper, Point, BLACK, COLOURS, GREY, TEXT, WHITE};
+use super::page::{cut, wrap, Page};
 use crate::heat_map::cell as text;
 use crate::scale::Scale;
 use crate::{HeatMap, Look};
 use plotters::style::colors::colormaps::{ColorMap, ViridisRGB};
 use plotters::style::RGBColor;
 
-/// The side of the square.
+/// The side of the square where nobody asked for a width, and the side of a cell: few cells make a small picture.
 const SIDE: f64 = 720.0;
+const CELL: f64 = 64.0;
+/// So small that title and legend still have a place.
+const LEAST_SIDE: f64 = 130.0;
+const LEAST_WIDTH: f64 = 380.0;
+/// Right of the square: colours and what they mean.
+const LEGEND: f64 = 116.0;
+/// Above the square: the title of the columns and their names.
+const ABOVE: f64 = 44.0;
+const MARGIN: f64 = 12.0;
 /// Colours told apart; neighbours of one colour are drawn as one tile.
-const COLOURS: f64 = 63.0;
+const SHADES: f64 = 63.0;
 /// A tile reaches this far under the next ones, so that no paper shines through between them.
 const SEAM: f64 = 0.5;
+/// Borders between the largest groups and between smaller ones: how thick, and at most which share of a cell.
+const BORDERS: [(f64, f64); 2] = [(3.5, 0.5), (1.5, 0.2)];
+/// Numbers on dark and on bright cells, whatever the paper is.
+const ON_DARK: Ink = Ink(RGBColor(254, 254, 254), 1.0);
+const ON_BRIGHT: Ink = Ink(RGBColor(20, 20, 20), 1.0);
+/// The frames of a route, on the colours of the map.
+const ROUTE: Ink = Ink(COLOURS[1], 1.0);
 
 /// The bytes of a file with the picture.
 pub fn heat_map(map: &HeatMap, look: Look) -> Vec<u8> {
-    let top = if map.title.is_empty() { 52.0 } else { 84.0 };
-    let size = (SIDE + 180.0, top + SIDE + 24.0);
-    render(size, look, |paper| draw(map, paper, size, (70.0, top)))
+    let left = map.names.iter().map(|name| length(name, TEXT)).fold(0.0, f64::max) + MARGIN + TEXT + 16.0;
+    let most = (map.side() as f64 * CELL).max(LEAST_SIDE);
+    let width = look.width_or((left + most.min(SIDE) + LEGEND).max(LEAST_WIDTH));
+    let side = most.min(width - left - LEGEND);
+    let notes = wrap(&notes(map, side), TEXT - 1.0, width - 2.0 * MARGIN, 6);
+    let below = if notes.is_empty() { 0.0 } else { 12.0 + notes.len() as f64 * NOTE };
+    let page = Page::new(width, ABOVE + side + below + 4.0, &map.title, &map.footer);
+    let square = Square { corner: (left, page.top + ABOVE), side, cell: side / map.side().max(1) as f64 };
+    render(page.size(), look, |paper| {
+        page.draw(paper);
+        draw(map, paper, &square);
+        for (line, note) in notes.iter().enumerate() {
+            let down = square.corner.1 + side + 12.0 + (line as f64 + 0.5) * NOTE;
+            paper.text(note, (MARGIN, down), Anchor::Left, TEXT - 1.0, GREY, false);
+        }
+    })
 }
 
-fn draw(map: &HeatMap, paper: &dyn Paper, size: Point, corner: Point) {
-    paper.tile((0.0, 0.0), size, WHITE);
-    paper.text(&map.title, (corner.0, 24.0), Anchor::Left, 16.0, BLACK, false);
-    let side = map.side();
-    let cell = SIDE / side.max(1) as f64;
+/// A longer route is not listed.
+const LISTED: usize = 32;
+/// From one line of notes to the next.
+const NOTE: f64 = 17.0;
+
+/// Where the cells are.
+#[derive(Clone, Copy)]
+struct Square {
+    corner: Point,
+    side: f64,
+    cell: f64,
+}
+
+impl Square {
+    /// The corner of a cell.
+    fn at(&self, row: usize, column: usize) -> Point {
+        (self.corner.0 + column as f64 * self.cell, self.corner.1 + row as f64 * self.cell)
+    }
+}
+
+/// The borders to draw, of the largest groups first: where each row begins, and how thick.
+fn borders(map: &HeatMap, cell: f64) -> impl Iterator<Item = (&str, Vec<usize>, f64)> {
+    let useful = map.groups.iter().map(|groups| (groups.name.as_str(), groups.borders()));
+    // Borders must not hide the cells.
+    let useful = useful.filter(move |(_, starts)| !starts.is_empty() && cell >= 1.0);
+    let widths = BORDERS.into_iter().map(move |(width, share)| width.min(share * cell));
+    useful.zip(widths).map(|((name, starts), width)| (name, starts, width))
+}
+
+/// What borders and frames mean, in words.
+fn notes(map: &HeatMap, side: f64) -> String {
+    let cell = side / map.side().max(1) as f64;
+    let kinds = ["Thick", "Thin"];
+    let borders = borders(map, cell).zip(kinds).map(|((name, ..), kind)| format!("{kind} borders: {name}."));
+    let route = (map.route.len() > 1).then(|| {
+        let names: Vec<&str> = map.route.iter().filter_map(|row| map.names.get(*row)).map(String::as_str).collect();
+        let list = if names.len() <= LISTED { format!(" {}", names.join(", ")) } else { String::new() };
+        format!("Orange: from one to the next on the route{list}.")
+    });
+    borders.chain(route).collect::<Vec<_>>().join(" ")
+}
+
+fn draw(map: &HeatMap, paper: &dyn Paper, square: &Square) {
+    let (Square { corner, cell, .. }, side) = (*square, map.side());
     let scale = map.scale();
-    let shade = |value: f64| (scale.position(value) * COLOURS).round();
+    let shade = |value: f64| (scale.position(value) * SHADES).round();
     for row in 0..side {
         let shades: Vec<Option<f64>> = (0..side).map(|column| map.value(row, column).map(shade)).collect();
-        let above = corner.1 + row as f64 * cell;
         let mut column = 0;
         for run in shades.chunk_by(|a, b| a == b) {
-            let from = (corner.0 + column as f64 * cell, above);
-            let to = (from.0 + run.len() as f64 * cell, above + cell);
-            let ink = run[0].map_or(WHITE, |shade| colour(shade / COLOURS));
+            let from = square.at(row, column);
+            let to = (from.0 + run.len() as f64 * cell, from.1 + cell);
+            let ink = run[0].map_or(WHITE, |shade| colour(shade / SHADES));
             paper.tile(from, (to.0 + SEAM, to.1 + SEAM), ink);
             column += run.len();
         }
     }
-    paper.tile((corner.0 + SIDE, corner.1), (corner.0 + SIDE + SEAM, corner.1 + SIDE), WHITE);
-    paper.tile((corner.0, corner.1 + SIDE), (corner.0 + SIDE, corner.1 + SIDE + SEAM), WHITE);
-    if cell >= 26.0 {
-        numbers(map, paper, corner, cell, shade);
+    let end = (corner.0 + square.side, corner.1 + square.side);
+    paper.tile((end.0, corner.1), (end.0 + SEAM, end.1 + SEAM), WHITE);
+    paper.tile((corner.0, end.1), (end.0 + SEAM, end.1 + SEAM), WHITE);
+    for (_, starts, width) in borders(map, cell) {
+        for start in starts {
+            let (across, down) = square.at(start, start);
+            paper.tile((across - width / 2.0, corner.1), (across + width / 2.0, end.1), WHITE);
+            paper.tile((corner.0, down - width / 2.0), (end.0, down + width / 2.0), WHITE);
+        }
     }
-    names(map, paper, corner, cell);
-    legend(map, &scale, paper, (corner.0 + SIDE + 24.0, corner.1));
+    route(map, paper, square);
+    if cell >= 26.0 {
+        numbers(map, paper, square, shade);
+    }
+    names(map, paper, square);
+    legend(map, &scale, paper, square);
 }
 
 fn colour(share: f64) -> Ink {
@@ -54,56 +131,103 @@ fn colour(share: f64) -> Ink {
     Ink(RGBColor(r, g, b), 1.0)
 }
 
+/// A frame in each cell from one of the route to the next.
+fn route(map: &HeatMap, paper: &dyn Paper, square: &Square) {
+    let next = map.route.iter().cycle().skip(1);
+    for (from, to) in map.route.iter().zip(next).filter(|(from, to)| from != to) {
+        if *from.max(to) >= map.side() {
+            continue;
+        }
+        let ((left, above), cell) = (square.at(*from, *to), square.cell);
+        if cell < 7.0 {
+            paper.tile((left, above), (left + cell.max(2.0), above + cell.max(2.0)), ROUTE);
+            continue;
+        }
+        let width = (cell / 10.0).clamp(1.5, 3.0);
+        let (near, far) = (1.0, cell - 1.0);
+        let sides = [
+            ((near, near), (far, near + width)),
+            ((near, far - width), (far, far)),
+            ((near, near), (near + width, far)),
+            ((far - width, near), (far, far)),
+        ];
+        let place = |(across, down): Point| (left + across, above + down);
+        sides.into_iter().for_each(|(from, to)| paper.tile(place(from), place(to), ROUTE));
+    }
+}
+
 /// The values in the cells, as large as they fit.
-fn numbers(map: &HeatMap, paper: &dyn Paper, corner: Point, cell: f64, shade: impl Fn(f64) -> f64) {
+fn numbers(map: &HeatMap, paper: &dyn Paper, square: &Square, shade: impl Fn(f64) -> f64) {
     let widest = map.shown().map(|value| length(&text(value), TEXT)).fold(1.0, f64::max);
-    let size = TEXT * ((cell - 6.0) / widest).min(1.0);
+    let room = square.cell - if map.route.is_empty() { 6.0 } else { 12.0 };
+    let size = TEXT * (room / widest).min(1.0);
     if size < 7.0 {
         return;
     }
     for row in 0..map.side() {
         for column in 0..map.side() {
             if let Some(value) = map.value(row, column) {
-                let middle = |index: usize| (index as f64 + 0.5) * cell;
                 // Viridis is dark at its lower end.
-                let ink = if shade(value) / COLOURS < 0.6 { WHITE } else { BLACK };
-                let at = (corner.0 + middle(column), corner.1 + middle(row));
-                paper.text(&text(value), at, Anchor::Middle, size, ink, false);
+                let ink = if shade(value) / SHADES < 0.6 { ON_DARK } else { ON_BRIGHT };
+                let (left, above) = square.at(row, column);
+                let middle = (left + square.cell / 2.0, above + square.cell / 2.0);
+                paper.text(&text(value), middle, Anchor::Middle, size, ink, false);
             }
         }
     }
 }
 
-/// The names of rows and columns, as many as fit.
-fn names(map: &HeatMap, paper: &dyn Paper, corner: Point, cell: f64) {
+/// The names of rows and columns, as many as fit; always the first and the last.
+fn names(map: &HeatMap, paper: &dyn Paper, square: &Square) {
+    let (Square { corner, side, cell }, count) = (*square, map.names.len());
     let widest = map.names.iter().map(|name| length(name, TEXT)).fold(1.0, f64::max);
-    let every = |room: f64| [1, 2, 4, 8, 16, 32, 64, 128].into_iter().find(|n| *n as f64 * cell >= room).unwrap_or(256);
+    let every = |room: f64| {
+        let steps = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
+        steps.into_iter().find(|n| *n as f64 * cell >= room).unwrap_or(2048)
+    };
+    // The last one always, and of those before it the ones that leave it room.
+    let is_named =
+        |index: usize, every: usize| index + 1 == count || (index.is_multiple_of(every) && index + every < count);
     let (in_rows, in_columns) = (every(16.0), every(widest + 8.0));
     for (index, name) in map.names.iter().enumerate() {
         let middle = (index as f64 + 0.5) * cell;
-        if index % in_columns == 0 {
+        if is_named(index, in_columns) {
             paper.text(name, (corner.0 + middle, corner.1 - 12.0), Anchor::Middle, TEXT, BLACK, false);
         }
-        if index % in_rows == 0 {
+        if is_named(index, in_rows) {
             paper.text(name, (corner.0 - 8.0, corner.1 + middle), Anchor::Right, TEXT, BLACK, false);
         }
     }
-    paper.text(&map.sides, (corner.0 + SIDE / 2.0, corner.1 - 34.0), Anchor::Middle, TEXT, GREY, false);
-    paper.text(&map.sides, (18.0, corner.1 + SIDE / 2.0), Anchor::Middle, TEXT, GREY, true);
+    paper.text(&map.sides, (corner.0 + side / 2.0, corner.1 - 33.0), Anchor::Middle, TEXT, GREY, false);
+    paper.text(&map.sides, (MARGIN + TEXT / 2.0, corner.1 + side / 2.0), Anchor::Middle, TEXT, GREY, true);
 }
 
-/// The colours and what they stand for, downwards from `corner`.
-fn legend(map: &HeatMap, scale: &Scale, paper: &dyn Paper, corner: Point) {
-    let at = |share: f64| corner.1 + (1.0 - share) * SIDE;
-    let step = 1.0 / (COLOURS + 1.0);
-    for index in (0..=COLOURS as usize).rev() {
+/// The colours and what they stand for, from the greatest value to the least.
+fn legend(map: &HeatMap, scale: &Scale, paper: &dyn Paper, square: &Square) {
+    let (left, side) = (square.corner.0 + square.side + 20.0, square.side);
+    let at = |share: f64| square.corner.1 + (1.0 - share) * side;
+    let step = 1.0 / (SHADES + 1.0);
+    for index in (0..=SHADES as usize).rev() {
         let above = at((index + 1) as f64 * step);
-        paper.tile((corner.0, above), (corner.0 + 18.0, corner.1 + SIDE), colour(index as f64 / COLOURS));
+        paper.tile((left, above), (left + 16.0, square.corner.1 + side), colour(index as f64 / SHADES));
     }
-    for (value, label) in scale.ticks(12) {
-        let down = at(scale.position(value));
-        paper.line(&[(corner.0 + 18.0, down), (corner.0 + 23.0, down)], GREY, 1.0);
-        paper.text(&label, (corner.0 + 27.0, down), Anchor::Left, TEXT, BLACK, false);
+    let (least, most) = map.range();
+    let ends: Vec<f64> = if least < most { vec![least, most] } else { vec![least] };
+    let ends = ends.into_iter().filter(|end| end.is_finite()).map(|end| (end, text(end)));
+    let ends: Vec<(f64, String)> = ends.collect();
+    let count = ((side / 45.0) as usize).clamp(2, 12);
+    let is_free =
+        |value: f64| ends.iter().all(|(end, _)| (at(scale.position(*end)) - at(scale.position(value))).abs() > 15.0);
+    // Where all values are one, the others on the scale would say nothing.
+    let between = scale.ticks(count).into_iter().filter(|(value, _)| least < most && is_free(*value));
+    let ticks: Vec<(f64, String)> = between.chain(ends.iter().cloned()).collect();
+    for (value, label) in &ticks {
+        let down = at(scale.position(*value));
+        paper.line(&[(left + 16.0, down), (left + 21.0, down)], GREY, 1.0);
+        paper.text(label, (left + 25.0, down), Anchor::Left, TEXT, BLACK, false);
     }
-    paper.text(&map.unit, (corner.0 + 72.0, corner.1 + SIDE / 2.0), Anchor::Middle, TEXT, GREY, true);
+    let widest = ticks.iter().map(|tick| length(&tick.1, TEXT)).fold(0.0, f64::max);
+    let unit = cut(&map.unit, TEXT, side + ABOVE);
+    let middle = (square.corner.1 + side / 2.0).max(square.corner.1 - ABOVE + length(&unit, TEXT) / 2.0);
+    paper.text(&unit, (left + 25.0 + widest + 14.0, middle), Anchor::Middle, TEXT, GREY, true);
 }

@@ -3,6 +3,7 @@
 mod canvas;
 mod chart;
 mod heat_map;
+mod names;
 mod page;
 mod rows;
 

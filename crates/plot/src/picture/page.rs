@@ -8,7 +8,8 @@ const FOOTER: f64 = 10.5;
 /// From one line to the next, in heights of the text.
 const LEADING: f64 = 1.35;
 /// More lines than these are cut off.
-const MOST_LINES: usize = 3;
+const TITLE_LINES: usize = 3;
+const FOOTER_LINES: usize = 6;
 /// Left, right, above and below.
 const MARGIN: f64 = 12.0;
 
@@ -28,7 +29,7 @@ impl Page {
     /// A picture of this width, as high as title, footer and content need.
     pub fn new(width: f64, content: f64, title: &str, footer: &str) -> Self {
         let room = width - 2.0 * MARGIN;
-        let (title, footer) = (wrap(title, TITLE, room, MOST_LINES), wrap(footer, FOOTER, room, MOST_LINES));
+        let (title, footer) = (wrap(title, TITLE, room, TITLE_LINES), wrap(footer, FOOTER, room, FOOTER_LINES));
         let block = |lines: &[String], size: f64| match lines.len() {
             0 => 0.0,
             count => count as f64 * size * LEADING + 8.0,

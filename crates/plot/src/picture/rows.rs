@@ -112,6 +112,8 @@ impl Plot<'_> {
         let half = 0.34 * pitch;
         self.paper.tile((self.at(0.0), down - half), (self.at(value), down + half), ink);
         if let Some((low, high)) = interval {
+            // On a bar of any colour it is seen by its edge.
+            self.whisker(low, high, down, WHITE, 3.5);
             self.whisker(low, high, down, BLACK, 1.25);
         }
     }
@@ -124,7 +126,7 @@ impl Plot<'_> {
         for (at, beyond, inwards) in ends {
             let arrow: [Point; 3] = [(at + 7.0 * inwards, down - 4.0), (at, down), (at + 7.0 * inwards, down + 4.0)];
             let end: &[Point] = if beyond { &arrow } else { &[(at, down - 4.0), (at, down + 4.0)] };
-            self.paper.line(end, ink, width.min(1.5));
+            self.paper.line(end, ink, if ink.0 == WHITE.0 { width } else { width.min(1.5) });
         }
     }
 }

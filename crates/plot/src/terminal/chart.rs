@@ -1,8 +1,8 @@
 //! A line chart in characters: lines in braille dots, points as the symbols that the legend names. Bands are left out.
 
 use super::{fill, LEAST_COLUMNS};
-use crate::chart::{Chart, Series, Shape};
-use crate::scale::{label, Scale};
+use crate::chart::{Axis, Chart, Series, Shape};
+use crate::scale::{label, time, Scale};
 
 /// Lines of the chart itself, without title, labels and legend.
 const ROWS: usize = 18;
@@ -10,6 +10,8 @@ const SYMBOLS: [char; 6] = ['●', '■', '▲', '◆', '▼', '○'];
 const MARK: char = '◎';
 const ACROSS: char = '┄';
 const UP: char = '┆';
+const ZONE: char = '░';
+const FADED: char = '⠒';
 /// A braille character is two dots wide and four high.
 const BRAILLE: u32 = 0x2800;
 
@@ -87,6 +89,15 @@ fn draw(chart: &Chart, canvas: &mut Canvas, x: &Scale, y: &Scale) {
         let points = series.points.iter().filter(|(x, y)| chart.x.shows(*x) && chart.y.shows(*y));
         points.map(|point| (x.position(point.0), y.position(point.1))).collect()
     };
+    for zone in &chart.zones {
+        let scale = if zone.vertical { x } else { y };
+        let ends = [zone.from, zone.to].map(|value| scale.position(value).clamp(0.0, 1.0));
+        if let (Some(low), Some(high)) = (canvas.find((ends[0], ends[0])), canvas.find((ends[1], ends[1]))) {
+            let (columns, rows) =
+                if zone.vertical { (low.0..=high.0, 0..=ROWS - 1) } else { (0..=canvas.columns - 1, high.1..=low.1) };
+            rows.for_each(|row| columns.clone().for_each(|column| *canvas.cell(column, row) = ZONE));
+        }
+    }
     for reference in &chart.references {
         if let Some((_, row)) = reference.y().and_then(|value| canvas.find((0.0, y.position(value)))) {
             (0..canvas.columns).for_each(|column| *canvas.cell(column, row) = ACROSS);
@@ -102,7 +113,8 @@ fn draw(chart: &Chart, canvas: &mut Canvas, x: &Scale, y: &Scale) {
             canvas.line(corner, pair[1]);
         }
     }
-    for (index, series) in chart.series.iter().enumerate() {
+    let numbered = chart.numbers().into_iter().zip(&chart.series).filter(|(_, series)| !series.faded);
+    for (number, series) in numbered {
         let points = shown(series);
         let sparse = matches!(series.shape, Shape::Plain | Shape::Steps);
         // A line without symbols gets a few, so that the legend can name it.
@@ -112,7 +124,7 @@ fn draw(chart: &Chart, canvas: &mut Canvas, x: &Scale, y: &Scale) {
         };
         for point in chosen {
             if let Some((column, row)) = canvas.find(point) {
-                *canvas.cell(column, row) = SYMBOLS[index % SYMBOLS.len()];
+                *canvas.cell(column, row) = SYMBOLS[number % SYMBOLS.len()];
             }
         }
     }
@@ -144,17 +156,29 @@ fn below(x: &Scale, margin: usize, columns: usize) -> String {
 
 /// What the symbols stand for.
 fn legend(chart: &Chart) -> Vec<String> {
-    let named = chart.series.iter().enumerate().filter(|(_, series)| !series.name.is_empty());
-    let series = named.map(|(index, series)| format!("{} {}", SYMBOLS[index % SYMBOLS.len()], series.name));
+    let named = chart.numbers().into_iter().zip(&chart.series).filter(|(_, series)| !series.name.is_empty());
+    let symbol = |number: usize, faded| if faded { FADED } else { SYMBOLS[number % SYMBOLS.len()] };
+    let series = named.map(|(number, series)| format!("{} {}", symbol(number, series.faded), series.name));
+    let labelled = chart.zones.iter().filter(|zone| !zone.label.is_empty());
+    let zones = labelled.map(|zone| format!("{ZONE} {}", zone.label));
     let references = chart.references.iter().map(|line| match (line.x(), line.y()) {
-        (Some(x), _) => format!("{UP} {} at {}", line.label, three_digits(x)),
-        (_, y) => format!("{ACROSS} {} at {}", line.label, three_digits(y.unwrap_or_default())),
+        (Some(x), _) => format!("{UP} {} at {}", line.label, shown(&chart.x, x)),
+        (_, y) => format!("{ACROSS} {} at {}", line.label, shown(&chart.y, y.unwrap_or_default())),
     });
     let marks = chart
         .marks
         .iter()
-        .map(|mark| format!("{MARK} {} ({}, {})", mark.label, three_digits(mark.x), three_digits(mark.y)));
-    series.chain(references).chain(marks).collect()
+        .map(|mark| format!("{MARK} {} ({}, {})", mark.label, shown(&chart.x, mark.x), shown(&chart.y, mark.y)));
+    series.chain(zones).chain(references).chain(marks).collect()
+}
+
+/// A value of an axis to three digits.
+fn shown(axis: &Axis, value: f64) -> String {
+    if axis.is_time {
+        time(value)
+    } else {
+        three_digits(value)
+    }
 }
 
 /// A value to three digits.
@@ -172,7 +196,7 @@ fn three_digits(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Axis, Mark, Reference};
+    use crate::{Mark, Reference, Zone};
 
     #[test]
     fn numbers_in_the_legend_have_three_digits_and_no_idle_zeros() {
@@ -188,6 +212,8 @@ mod tests {
         all.references.push(Reference::horizontal(5.0, "goal"));
         all.references.push(Reference::vertical(4.0, "CPUs"));
         all.marks.push(Mark::new(8.0, 1.0, "collapse"));
+        all.zones.push(Zone::horizontal(8.0, 9.0, "what is wanted"));
+        all.series.push(Series::new("others", [(1.0, 3.0), (64.0, 2.0)]).faded());
         for columns in [40, 80, 200] {
             let text = chart(&all, columns);
             assert!(text.lines().all(|line| line.chars().count() <= columns), "{text}");
@@ -200,6 +226,9 @@ mod tests {
                 "┄ goal at 5",
                 "┆ CPUs at 4",
                 "◎ collapse (8, 1)",
+                "░ what is wanted",
+                "⠒ others",
+                "░░░░░",
             ] {
                 assert!(text.contains(word), "{word}: {text}");
             }

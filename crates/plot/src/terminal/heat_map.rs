@@ -94,6 +94,7 @@ mod tests {
             log: true,
             names: (0..side).map(|name| name.to_string()).collect(),
             values: (0..side * side).map(value).collect(),
+            ..HeatMap::default()
         }
     }
 
