@@ -36,6 +36,14 @@ pub fn read(files: &impl Files, allowed: Option<&CpuSet>) -> Box<Topology> {
     topology
 }
 
+/// The beginning of what somebody else wrote, fit to be part of an error's line.
+fn quoted(text: &str) -> String {
+    const LONGEST: usize = 60;
+    let beginning: String = text.chars().take(LONGEST).collect();
+    let more = if beginning.len() < text.len() { "..." } else { "" };
+    format!("{}{more}", beginning.escape_debug())
+}
+
 /// Opens the folder at `path`.
 pub fn open(path: &Path) -> io::Result<Folder> {
     let path = CString::new(path.as_os_str().as_bytes())?;
