@@ -2,6 +2,8 @@
 
 mod closure;
 mod file;
+#[cfg(test)]
+mod fuzz;
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -32,6 +32,11 @@ const MOST_LINES: usize = 8;
 /// Characters of one line of it, besides the name of the machine.
 const LONGEST_LINE: usize = 300;
 
+/// The text without control characters, with which a file could steer the terminal.
+fn visible(text: &str) -> impl Iterator<Item = char> + '_ {
+    text.chars().filter(|character| !character.is_control())
+}
+
 /// A logical CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cpu {
@@ -130,8 +135,8 @@ impl Machine {
 
     /// The machine that `text` describes. `name` stands for it in messages.
     pub fn parse(name: &str, text: &str, changes: &[(String, String)]) -> Result<Self, Invalid> {
-        // The parts of the file that an error quotes may be of any length.
-        let cut = |line: &str| line.chars().take(name.len() + LONGEST_LINE).collect::<String>();
+        // The parts of the file that an error quotes may be of any length, and hold anything.
+        let cut = |line: &str| visible(line).take(name.len() + LONGEST_LINE).collect::<String>();
         let short = |error: Invalid| error.what.lines().take(MOST_LINES).map(cut).collect::<Vec<_>>().join("\n");
         Self::read(name, text, changes).map_err(|error| Invalid { remedy: error.remedy.clone(), what: short(error) })
     }
@@ -300,7 +305,7 @@ impl Machine {
         let order = order(topology.placement, &cpus, nodes / topology.nodes_per_socket, topology.nodes_per_socket);
         Ok(Machine {
             id: name.to_owned(),
-            title: file.title.clone(),
+            title: visible(&file.title).collect(),
             has_siblings: most > 1,
             order,
             cpus,
