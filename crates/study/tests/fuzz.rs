@@ -75,7 +75,7 @@ fn quota(input: &[u8]) {
 }
 
 lockswap_fuzz::tests!(comparison, 16, super::comparison);
-lockswap_fuzz::tests!(metric, 4, super::metric);
+lockswap_fuzz::tests!(metric, 2, super::metric);
 lockswap_fuzz::tests!(number, 16, super::number);
 lockswap_fuzz::tests!(glibc_banner, 16, super::banner);
 lockswap_fuzz::tests!(quota, 1, super::quota);

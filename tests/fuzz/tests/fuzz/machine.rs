@@ -156,10 +156,10 @@ fn cgroup(input: &[u8]) {
     assert!(found.is_none_or(|cpus| cpus.without(&(0..6).collect()).is_empty()));
 }
 
-lockswap_fuzz::tests!(matrix, 64, super::matrix);
+lockswap_fuzz::tests!(matrix, 32, super::matrix);
 lockswap_fuzz::tests!(kept, 32, super::kept);
 lockswap_fuzz::tests!(steps, 16, super::steps);
-lockswap_fuzz::tests!(captured, 2, super::captured);
+lockswap_fuzz::tests!(captured, 1, super::captured);
 lockswap_fuzz::tests!(cgroup, 16, super::cgroup);
 
 /// A matrix of some CPUs.

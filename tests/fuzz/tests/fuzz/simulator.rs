@@ -46,8 +46,8 @@ fn machine_change(input: &[u8]) {
     }
 }
 
-lockswap_fuzz::tests!(machine_file, 32, super::machine_file);
-lockswap_fuzz::tests!(machine_change, 16, super::machine_change);
+lockswap_fuzz::tests!(machine_file, 16, super::machine_file);
+lockswap_fuzz::tests!(machine_change, 8, super::machine_change);
 
 #[test]
 fn changes_of_files() {

@@ -25,4 +25,4 @@ fn setting(input: &[u8]) {
     }
 }
 
-lockswap_fuzz::tests!(setting, 32, super::setting);
+lockswap_fuzz::tests!(setting, 12, super::setting);
