@@ -107,6 +107,19 @@ mod tests {
         assert_eq!(environment(&[Seat { cpu: 0, pace: 1.0 }]), []);
     }
 
+    fn seats(input: &[u8]) {
+        let text = lockswap_fuzz::text(input);
+        let Ok(little) = lockswap_fuzz::reading(input, lockswap_fuzz::MIB, || text.parse::<Little>()) else { return };
+        assert!(little.factor > 1.0 && little.factor <= MOST);
+        assert_eq!(little.to_string().parse(), Ok(little.clone()));
+        match little.seats_among(&[0, 1, 2, 3, 4, 5, 8]) {
+            Ok(seats) => assert!(seats.len() == 7 && !environment(&seats).is_empty()),
+            Err(error) => assert!(error.to_string().starts_with("--little ")),
+        }
+    }
+
+    lockswap_fuzz::tests!(little, 16, super::seats);
+
     #[test]
     fn nonsense_is_refused() {
         for text in ["", "1", "1:", ":3", "1:x", "x:3", "1:0.5", "1:1", "1:inf", "1:NaN", "1:-3", "3-1:2", "1:1001"] {

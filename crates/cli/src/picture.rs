@@ -8,7 +8,7 @@ use lockswap_study::export::OutputFile;
 use crate::error::{UserError, USAGE};
 
 /// Arguments about how pictures look.
-#[derive(clap::Args)]
+#[derive(Clone, Copy, clap::Args)]
 pub struct LookArgs {
     /// Width of pictures in pixels, 320 to 4000; a PNG has twice as many, for sharp text [default: as the picture needs]
     #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(320..=4000))]

@@ -214,3 +214,44 @@ fn calls_in_words(answers: &Answers, role: &str) -> Option<String> {
 fn count(n: u64, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// Whatever the words of the file are, the summary can be written, and no sum is less than one of its parts.
+    #[test]
+    fn words_of_a_file_of_counters() {
+        use proptest::prelude::*;
+        let selection = Selection { lock: None, rwlock: None, spin: None };
+        let word = prop_oneof![any::<u64>(), 0..20u64, Just(u64::MAX)];
+        // Counts, programs that were started, and anywhere.
+        let place = prop_oneof![0..CALLS, CHILDREN..FILE_BYTES / 8, 0..FILE_BYTES / 8];
+        lockswap_fuzz::run(proptest::collection::vec((place, word), 0..60), 4, file!(), |changes| {
+            let mut bytes = vec![0; FILE_BYTES];
+            for (place, word) in changes {
+                bytes[place * 8..][..8].copy_from_slice(&word.to_le_bytes());
+            }
+            let mut file = tempfile::tempfile().expect("a file");
+            file.write_all(&bytes).expect("room for it");
+            let mut stats = Stats::read(&selection, &file, &Latencies::default()).expect("a file as long as that");
+            let ours = |shard: &[u8]| u64::from_le_bytes(shard[..8].try_into().expect("8 bytes"));
+            let mut shards = bytes[CALLS * 8..CHILDREN * 8].chunks_exact(8 * SHARD_WORDS).map(ours);
+            assert!(shards.all(|part| stats.calls.mutex.ours >= part));
+            stats.plain = false;
+            let text = stats.words(&ExitStatus::from_raw(0));
+            assert!(text.lines().all(|line| !line.chars().any(char::is_control)), "{text:?}");
+            serde_json::to_string(&stats).expect("JSON");
+        });
+    }
+
+    #[test]
+    fn a_file_that_is_cut_off_is_an_error() {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(&[0; FILE_BYTES - 1]).expect("room for it");
+        let selection = Selection { lock: None, rwlock: None, spin: None };
+        assert!(Stats::read(&selection, &file, &Latencies::default()).is_err());
+    }
+}

@@ -8,6 +8,12 @@ use std::path::Path;
 use lockswap_platform::CpuList;
 
 use crate::files::Files;
+use crate::quoted;
+
+/// The most that files may take: of 4096 CPUs those that are read take less than half of it.
+const MOST_BYTES: usize = 64 << 20;
+/// Counted for each file besides its path and its content.
+const FILE_BYTES: usize = 64;
 
 /// Files by their path.
 #[derive(Clone, Debug, Default)]
@@ -17,15 +23,21 @@ impl Captured {
     /// Reads lines of the form `PATH<TAB>CONTENT`. A list in brackets stands for each of its numbers, so that
     /// `cpu[0-1,8]/online` names three files. Lines that begin with `#` say something to the reader.
     ///
-    /// A line of another form, or that names a file a second time, is an error, which quotes it.
+    /// A line of another form, or that names a file a second time, is an error, which quotes it; so is the line with which
+    /// the files together have more than 64 MiB.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut files = BTreeMap::new();
-        for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-            let wrong = || format!("'{line}' is not PATH<TAB>CONTENT");
-            let (path, content) = line.split_once('\t').ok_or_else(wrong)?;
-            for path in expand(path).ok_or_else(wrong)? {
+        let mut room = MOST_BYTES;
+        let numbered = text.lines().enumerate().map(|(index, line)| (index + 1, line));
+        for (number, line) in numbered.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
+            let wrong = |what: &str| format!("line {number}: '{}' {what}", quoted(line));
+            let (path, content) = line.split_once('\t').ok_or_else(|| wrong("is not PATH<TAB>CONTENT"))?;
+            let lists = Lists::of(path).ok_or_else(|| wrong("is not PATH<TAB>CONTENT"))?;
+            let bytes = lists.count.saturating_mul(path.len() + content.len() + FILE_BYTES);
+            room = room.checked_sub(bytes).ok_or_else(|| wrong("stands for too many files, or too large ones"))?;
+            for path in lists.paths() {
                 if files.insert(path, format!("{content}\n")).is_some() {
-                    return Err(format!("'{line}' names a file again"));
+                    return Err(wrong("names a file again"));
                 }
             }
         }
@@ -53,13 +65,42 @@ impl Captured {
     }
 }
 
-/// The paths that a path with lists in brackets stands for.
-fn expand(path: &str) -> Option<Vec<String>> {
-    let Some((before, rest)) = path.split_once('[') else { return Some(vec![path.to_owned()]) };
-    let (list, after) = rest.split_once(']')?;
-    let list = CpuList::parse(list.as_bytes())?;
-    let after = expand(after)?;
-    Some(list.cpus().flat_map(|n| after.iter().map(move |after| format!("{before}{n}{after}"))).collect())
+/// A path with lists in brackets.
+struct Lists<'a> {
+    /// Each list with what is before it.
+    lists: Vec<(&'a str, CpuList<'a>)>,
+    /// What is behind the last one.
+    end: &'a str,
+    /// How many paths this stands for.
+    count: usize,
+}
+
+impl<'a> Lists<'a> {
+    fn of(path: &'a str) -> Option<Self> {
+        let (mut lists, mut end, mut count) = (Vec::new(), path, 1usize);
+        while let Some((before, rest)) = end.split_once('[') {
+            let (list, rest) = rest.split_once(']')?;
+            let list = CpuList::parse(list.as_bytes())?;
+            count = count.saturating_mul(list.cpus().count());
+            lists.push((before, list));
+            end = rest;
+        }
+        Some(Self { lists, end, count })
+    }
+
+    /// The paths; each number is a digit of a counter.
+    fn paths(&self) -> impl Iterator<Item = String> + '_ {
+        let numbers: Vec<Vec<usize>> = self.lists.iter().map(|(_, list)| list.cpus().collect()).collect();
+        (0..self.count).map(move |mut index| {
+            let mut chosen: Vec<usize> = Vec::new();
+            for numbers in numbers.iter().rev() {
+                chosen.push(numbers[index % numbers.len()]);
+                index /= numbers.len();
+            }
+            let parts = self.lists.iter().zip(chosen.iter().rev());
+            parts.map(|((before, _), number)| format!("{before}{number}")).collect::<String>() + self.end
+        })
+    }
 }
 
 impl Files for Captured {
@@ -81,8 +122,10 @@ mod tests {
         assert_eq!(files.0.keys().collect::<Vec<_>>(), ["a0/b2", "a1/b2", "a4/b2"]);
         assert_eq!(files.read(format_args!("a4/b2"), &mut [0; 8]), Some(&b"0-3\n"[..]));
         assert_eq!(files.read(format_args!("a4/b2"), &mut [0; 3]), None);
-        for nonsense in ["a", "a[\t0", "a[]\t0", "a\t0\na\t1"] {
+        for nonsense in ["a", "a[\t0", "a[]\t0", "a\t0\na\t1", "a[0-4095]/b[0-4095]\t0"] {
             assert!(Captured::parse(nonsense).is_err(), "{nonsense}");
         }
+        let error = Captured::parse("a\t0\n\nb[1\u{7}]").unwrap_err();
+        assert_eq!(error, "line 3: 'b[1\\u{7}]' is not PATH<TAB>CONTENT");
     }
 }

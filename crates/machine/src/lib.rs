@@ -19,7 +19,8 @@ pub mod steps;
 pub mod stored;
 
 use std::ffi::CString;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -36,8 +37,39 @@ pub fn read(files: &impl Files, allowed: Option<&CpuSet>) -> Box<Topology> {
     topology
 }
 
+/// The content of a file that somebody names, which may be a device or a pipe without an end: more than 64 MiB are an error.
+pub fn contents(path: &Path) -> io::Result<String> {
+    const MOST_BYTES: u64 = 64 << 20;
+    let mut text = String::new();
+    File::open(path)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > MOST_BYTES {
+        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {} MiB", MOST_BYTES >> 20))),
+        false => Ok(text),
+    }
+}
+
+/// The beginning of what somebody else wrote, fit to be part of an error's line.
+fn quoted(text: &str) -> String {
+    const LONGEST: usize = 60;
+    let beginning: String = text.chars().take(LONGEST).collect();
+    let more = if beginning.len() < text.len() { "..." } else { "" };
+    format!("{}{more}", beginning.escape_debug())
+}
+
 /// Opens the folder at `path`.
 pub fn open(path: &Path) -> io::Result<Folder> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     Folder::open(&path).map_err(|error| io::Error::from_raw_os_error(error.into_raw()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_without_an_end_is_not_read_to_the_end() {
+        let error = contents(Path::new("/dev/zero")).unwrap_err();
+        assert_eq!(error.to_string(), "it is larger than 64 MiB");
+        assert_eq!(contents(Path::new("/dev/null")).unwrap(), "");
+    }
 }

@@ -16,6 +16,8 @@ use std::fmt;
 
 use lockswap_platform::MAX_CPUS;
 
+use crate::quoted;
+
 /// Latencies between CPUs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Matrix {
@@ -146,9 +148,9 @@ fn latency(cell: &str, line: usize, column: usize) -> Result<Option<f64>, Matrix
     }
     match cell.parse::<f64>() {
         Ok(ns) if (0.0..=LONGEST_NS).contains(&ns) => Ok(Some(ns)),
-        Ok(ns) if ns < 0.0 => error(line, format!("column {column}: the latency {cell} is negative")),
-        Ok(_) => error(line, format!("column {column}: {cell} is not a latency")),
-        Err(_) => error(line, format!("column {column}: '{cell}' is not a number of ns")),
+        Ok(ns) if ns < 0.0 => error(line, format!("column {column}: the latency {cell:.20} is negative")),
+        Ok(_) => error(line, format!("column {column}: {cell:.20} is not a latency")),
+        Err(_) => error(line, format!("column {column}: '{}' is not a number of ns", quoted(cell))),
     }
 }
 
@@ -184,7 +186,7 @@ fn names(rows: &mut Vec<Row<'_>>) -> Result<Option<Vec<usize>>, MatrixError> {
     let labelled = corner || (header.is_none() && word(&&first.cells[0]));
     let number = |cell: &str, line| match cpu(cell) {
         Some(cpu) => Ok(cpu),
-        None => error(line, format!("'{cell}' is neither a number of ns nor a CPU such as 7 or cpu7")),
+        None => error(line, format!("'{}' is neither a number of ns nor a CPU such as 7 or cpu7", quoted(cell))),
     };
     let mut labels = Vec::new();
     for row in rows.iter_mut().filter(|_| labelled) {
@@ -197,7 +199,7 @@ fn names(rows: &mut Vec<Row<'_>>) -> Result<Option<Vec<usize>>, MatrixError> {
             let cells = header.cells.iter().skip(usize::from(corner));
             let cpus = cells.map(|cell| number(cell, header.line)).collect::<Result<Vec<usize>, _>>()?;
             // A triangle without a diagonal may leave out the first line.
-            if labelled && labels != cpus && labels != cpus[1..] {
+            if labelled && labels != cpus && Some(&labels[..]) != cpus.get(1..) {
                 return error(header.line, "the CPUs named here are not those that begin the lines, in the same order");
             }
             cpus
@@ -315,6 +317,8 @@ mod tests {
             ("cpu,0,1,2\n0,0,4\n1,4,0", "line 1: the CPUs named here"),
             ("cpu,0,one\n0,0,4\n1,4,0", "line 1: 'one' is neither"),
             ("latencies", "nothing below the names"),
+            ("latencies\n0,0", "line 1: the CPUs named here"),
+            ("0,\u{1b}[7m\n1,0", "line 1: '\\u{1b}[7m' is neither"),
         ] {
             let error = Matrix::parse(text).map(|matrix| matrix.ns).unwrap_err().to_string();
             assert!(error.contains(wanted) && !error.contains('\n'), "{text}: {error}");

@@ -5,10 +5,10 @@ pub use lockswap_topology::stored::{facts, path, route, Facts, Identity, Unusabl
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use crate::contents;
 use crate::cpuset::CpuSet;
 use crate::matrix::Matrix;
 use crate::route::Route;
@@ -24,7 +24,7 @@ pub fn path_here(machine: Identity) -> Option<PathBuf> {
 
 /// The content of this machine's file, if it has a usable one.
 pub fn load(machine: Identity) -> Option<String> {
-    let text = fs::read_to_string(path_here(machine)?).ok()?;
+    let text = contents(&path_here(machine)?).ok()?;
     route(text.as_bytes(), machine).is_ok().then_some(text)
 }
 

@@ -142,10 +142,15 @@ pub const MAX_RANKS: usize = 256;
 pub struct CpuList<'a>(&'a str);
 
 impl<'a> CpuList<'a> {
-    /// Reads a list. `None` where the text has another form, is empty, or names a CPU of [`MAX_CPUS`] or above.
+    /// Reads a list. `None` where the text has another form, is empty, names a CPU of [`MAX_CPUS`] or above, or names more
+    /// than [`MAX_CPUS`] of them, the same ones again and again.
     pub fn parse(text: &'a [u8]) -> Option<Self> {
         let text = core::str::from_utf8(text).ok()?.trim();
-        text.split(',').all(|part| Self::range(part).is_some()).then_some(CpuList(text))
+        let count = text.split(',').try_fold(0, |count, part| {
+            let range = Self::range(part)?;
+            Some(count + range.end() - range.start() + 1).filter(|count| *count <= MAX_CPUS)
+        });
+        count.map(|_| CpuList(text))
     }
 
     fn range(part: &str) -> Option<core::ops::RangeInclusive<usize>> {
@@ -217,7 +222,7 @@ mod tests {
     fn cpu_lists_are_read_in_order_and_nonsense_is_refused() {
         let cpus = |text: &str| CpuList::parse(text.as_bytes()).map(|list| list.cpus().collect::<std::vec::Vec<_>>());
         assert_eq!(cpus("0-2,8,5-6\n"), Some(std::vec![0, 1, 2, 8, 5, 6]));
-        for nonsense in ["", "a", "3-1", "4096", "1,,2", "1-"] {
+        for nonsense in ["", "a", "3-1", "4096", "1,,2", "1-", "0-4294967295", "0-4095,0"] {
             assert_eq!(cpus(nonsense), None, "{nonsense}");
         }
     }

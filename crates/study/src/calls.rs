@@ -129,6 +129,11 @@ impl Counted {
         calls.ours > 0 || (is_glibcs(lock) && calls.chosen > 0)
     }
 
+    /// Processes that loaded the library, whatever it did there.
+    pub fn all_processes(&self) -> u64 {
+        self.processes.saturating_add(self.left_alone)
+    }
+
     /// Why no call was ours, and what to do.
     pub fn why_nothing(&self) -> (&'static str, &'static str) {
         let calls = self.calls.all();

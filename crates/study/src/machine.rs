@@ -91,9 +91,9 @@ fn count_cpu_list(list: &str) -> Option<usize> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        Some((last + 1).saturating_sub(first))
+        last.checked_add(1)?.checked_sub(first)
     };
-    list.trim().split(',').map(range).sum()
+    list.trim().split(',').map(range).try_fold(0, |count: usize, range| count.checked_add(range?))
 }
 
 /// CPUs' worth of time granted to this process by the tightest of its control groups, seen under `root`.
@@ -132,7 +132,7 @@ fn quota_of(group: &Path) -> Option<f64> {
         }
         Err(_) => (number("cpu.cfs_quota_us")?, number("cpu.cfs_period_us")?),
     };
-    (quota > 0.0 && period > 0.0).then(|| quota / period)
+    Some(quota / period).filter(|quota: &f64| *quota > 0.0 && quota.is_finite())
 }
 
 /// Where the C library of this process lies.
@@ -175,7 +175,9 @@ mod tests {
     fn cpu_lists() {
         assert_eq!(count_cpu_list("0-1\n"), Some(2));
         assert_eq!(count_cpu_list("0-3,8,10-11"), Some(7));
-        assert_eq!(count_cpu_list(""), None);
+        for nonsense in ["", "3-1", "0-18446744073709551615", "0-18446744073709551614,0-1", "1,,2"] {
+            assert_eq!(count_cpu_list(nonsense), None, "{nonsense}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Finding a number in a program's output.
 
-use regex_lite::Regex;
+use regex_lite::{Regex, RegexBuilder};
 
 /// A regular expression that captures a number.
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ impl Metric {
     /// where there is none.
     pub fn new(expression: &str) -> Result<Self, String> {
         // `^` and `$` mean lines: a program's output is one number on some line.
-        let regex = Regex::new(&format!("(?m:{expression})")).map_err(|e| e.to_string())?;
+        let regex = RegexBuilder::new(expression).multi_line(true).build().map_err(|e| e.to_string())?;
         Ok(Self { regex })
     }
 
@@ -49,7 +49,8 @@ fn without_separators(text: &str) -> Option<String> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let mut groups = whole.split(',');
     let first = groups.next()?.trim_start_matches(['-', '+']);
-    let well_formed = (1..=3).contains(&first.len()) && groups.all(|g| g.len() == 3);
+    let digits = |group: &str| group.bytes().all(|byte| byte.is_ascii_digit());
+    let well_formed = (1..=3).contains(&first.len()) && digits(first) && groups.all(|g| g.len() == 3 && digits(g));
     well_formed.then(|| format!("{}.{fraction}", whole.replace(',', "")))
 }
 
@@ -85,11 +86,15 @@ mod tests {
         assert_eq!(find(r"v=(\S+)", "v=-0.5"), Some(-0.5));
         assert_eq!(find(r"v=(\S+)", "v=1,2"), None, "a decimal comma is not guessed at");
         assert_eq!(find(r"v=(\S+)", "v=nan"), None);
+        assert_eq!(find(r"v=(\S+)", "v=1,e12"), None, "letters are no group of thousands");
+        assert_eq!(find(r"v=(\S+)", "v=1e,123"), None);
         assert_eq!(find("a=(1)|b=(2)", "b=2"), Some(2.0), "the first group took no part");
     }
 
     #[test]
     fn a_broken_expression_is_an_error() {
         assert!(Metric::new("(").is_err());
+        assert!(Metric::new("a)|(b").is_err(), "no group is open where one is closed");
+        assert_eq!(find("(?x) v = (\\d+) # a remark", "v=5"), Some(5.0), "a remark ends with the expression");
     }
 }

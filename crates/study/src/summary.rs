@@ -278,7 +278,7 @@ fn certain(
 fn is_price_of_loading(row: &Row, comparison: &Comparison, measure: &Measure) -> bool {
     let lock = comparison.locks.iter().find(|lock| lock.lock == row.lock && lock.setting == row.setting);
     let (Some(lock), Some(loading), Source::Wall) = (lock, comparison.loading_s, &measure.source) else { return false };
-    let processes = lock.counted.map_or(1, |counted| counted.processes + counted.left_alone).max(1);
+    let processes = lock.counted.map_or(1, |counted| counted.all_processes()).max(1);
     let (differences, _) = differences(comparison, lock, measure, Phase::Measured, loading * processes as f64);
     let high = stats::shift(&differences).and_then(|shift| Some(shift.interval?.1));
     high.is_some_and(|high| high >= -comparison.smallest_effect.ln_1p())
@@ -439,7 +439,7 @@ fn what_median(measure: &Measure) -> String {
 
 fn loading_note(comparison: &Comparison) -> Option<String> {
     let loading = comparison.loading_s?;
-    let processes = comparison.locks.iter().filter_map(|lock| lock.counted).map(|c| c.processes + c.left_alone).max();
+    let processes = comparison.locks.iter().filter_map(|lock| lock.counted).map(|c| c.all_processes()).max();
     if loading < LEAST_LOADING_S {
         return None;
     }
@@ -466,7 +466,7 @@ fn fixed_duration_note(comparison: &Comparison) -> Option<String> {
     let calls: Vec<f64> = rows
         .iter()
         .filter(|row| row.lock != BASELINE)
-        .filter_map(|row| Some((row.calls_ours? + row.calls_glibc?) as f64))
+        .filter_map(|row| Some(row.calls_ours?.saturating_add(row.calls_glibc?) as f64))
         .collect();
     let (fewest, most_calls) = ends(&calls)?;
     let same_time = least > 0.05 && most / least < 1.02;
@@ -678,7 +678,9 @@ impl Column {
             Column::Switches => row.switches.map_or_else(none, count),
             Column::Calls => match (row.calls_ours, row.calls_glibc) {
                 (Some(ours), Some(0)) => count(ours as f64),
-                (Some(ours), Some(glibc)) => format!("{} of {}", count(ours as f64), count((ours + glibc) as f64)),
+                (Some(ours), Some(glibc)) => {
+                    format!("{} of {}", count(ours as f64), count(ours.saturating_add(glibc) as f64))
+                }
                 _ => none(),
             },
             Column::Ratio => match (row.ratio, row.ratio_low, row.ratio_high) {

@@ -23,6 +23,7 @@ use crate::duration;
 use crate::error::UserError;
 use crate::little::Little;
 use crate::only::OnlyArgs;
+use crate::picture::LookArgs;
 use crate::terminal;
 use output::Outputs;
 use plan::{Direction, Sweep};
@@ -112,6 +113,8 @@ pub struct CompareArgs {
     /// .png (a picture of the ratios). Repeatable
     #[arg(long, value_name = "FILE")]
     export: Vec<PathBuf>,
+    #[command(flatten)]
+    look: LookArgs,
     /// What is printed
     #[arg(long, value_name = "FORM", value_enum, default_value_t = Print::Table)]
     format: Print,

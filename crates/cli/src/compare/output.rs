@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use lockswap_plot::{Axis, Chart, Emphasis, Reference, Row as Bar, Rows, Series};
+use lockswap_plot::{Axis, Chart, Emphasis, Look, Reference, Row as Bar, Rows, Series};
 use lockswap_study::export::{render, Format, OutputFile};
 use lockswap_study::model::Comparison;
 use lockswap_study::summary::{self, Judgement, Row};
 
 use super::CompareArgs;
 use crate::error::{UserError, USAGE};
+use crate::picture::{self, LookArgs};
 use crate::selection::PLAIN;
 
 /// A form of a file.
@@ -21,6 +22,7 @@ enum Form {
 /// All files that the user wants.
 pub struct Outputs {
     files: Vec<(Form, OutputFile)>,
+    look: LookArgs,
     /// What could not be written.
     pub failed: Vec<String>,
 }
@@ -62,7 +64,7 @@ impl Outputs {
             }
             files.push((form, file));
         }
-        Ok(Self { files, failed: Vec::new() })
+        Ok(Self { files, look: args.look, failed: Vec::new() })
     }
 
     /// Whether there are files that keep what was measured so far.
@@ -77,7 +79,7 @@ impl Outputs {
                 Form::Data(_) if file.is_stream() && !done => continue,
                 Form::Data(format) => render(*format, comparison).map(String::into_bytes),
                 Form::Picture(_) if !done => continue,
-                Form::Picture(format) => Ok(picture(comparison, *format)),
+                Form::Picture(format) => Ok(draw(comparison, self.look.of(*format))),
             };
             if let Err(error) = content.and_then(|content| file.replace(&content)) {
                 let problem = format!("cannot write {}: {error}", file.path().display());
@@ -99,19 +101,18 @@ fn form(path: &Path) -> Result<Form, UserError> {
 }
 
 /// The ratios: over the parameter of a sweep where there is one of numbers, else a row for each lock.
-fn picture(comparison: &Comparison, format: lockswap_plot::Format) -> Vec<u8> {
+fn draw(comparison: &Comparison, look: Look) -> Vec<u8> {
     let Some(rows) = comparison.summary.first() else { return Vec::new() };
     let axis = match comparison.measures.first() {
         Some(measure) => format!("{}, times as good as {PLAIN}'s (above 1 is better)", measure.name),
         None => String::new(),
     };
-    let footer =
-        format!("lockswap {}, seed {}: {}", comparison.tool_version, comparison.seed, comparison.command.join(" "));
+    let footer = picture::footer(&[format!("seed {}", comparison.seed)]);
     match over_parameter(comparison, rows, &axis) {
-        Some(chart) => chart.render(format),
+        Some(chart) => Chart { footer, ..chart }.render(look),
         None => {
             let shown = summary::sorted(comparison, rows).into_iter().map(bar).collect();
-            Rows::ratios(comparison.name.clone(), axis, shown).footer(footer).render(format)
+            Rows::ratios(comparison.name.clone(), axis, shown).footer(footer).render(look)
         }
     }
 }

@@ -94,6 +94,13 @@ fn glibc_version(libc: &[u8]) -> Option<(u32, u32)> {
 mod tests {
     use super::*;
 
+    fn banner(input: &[u8]) {
+        let version = lockswap_fuzz::reading(input, lockswap_fuzz::MIB, || glibc_version(input));
+        assert!(version.is_none() || input.windows(13).any(|part| part == b"GNU C Library"));
+    }
+
+    lockswap_fuzz::tests!(glibc_banner, 16, super::banner);
+
     #[test]
     fn glibc_says_its_version() {
         let of = |text: &str| glibc_version(text.as_bytes());

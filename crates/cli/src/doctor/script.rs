@@ -53,6 +53,14 @@ fn interpreter(data: &[u8]) -> Option<OsString> {
 mod tests {
     use super::*;
 
+    fn first_line(input: &[u8]) {
+        let found = lockswap_fuzz::reading(input, lockswap_fuzz::MIB, || interpreter(input));
+        let is_part = |found: &[u8]| input.windows(found.len()).any(|part| part == found);
+        assert!(found.is_none_or(|found| input.starts_with(b"#!") && is_part(found.as_bytes())));
+    }
+
+    lockswap_fuzz::tests!(script, 16, super::first_line);
+
     #[test]
     fn interpreters() {
         let of = |line: &str| interpreter(line.as_bytes()).map(|p| p.into_string().unwrap());

@@ -77,7 +77,7 @@ fn resolve(
 }
 
 /// Names and paths in `/etc/ld.so.cache`, in its current format (glibc 2.2 and later).
-fn loader_cache(bytes: &[u8]) -> Vec<(String, PathBuf)> {
+pub(super) fn loader_cache(bytes: &[u8]) -> Vec<(String, PathBuf)> {
     const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
     const HEADER_BYTES: usize = 48;
     const ENTRY_BYTES: usize = 24;

@@ -2,11 +2,14 @@
 
 mod closure;
 mod file;
+#[cfg(test)]
+mod fuzz;
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use object::elf;
-use object::read::elf::{Dyn, ElfFile, FileHeader, ProgramHeader, SectionHeader, Sym, SymbolTable};
+use object::read::elf::{Dyn, ElfFile, FileHeader, ProgramHeader, SectionHeader, Sym};
 
 pub use closure::{closure, Loaded};
 pub use file::read_program;
@@ -42,9 +45,55 @@ pub struct Image {
 /// itself in its reports.
 const MARKERS: [(&str, &[u8]); 2] = [("__asan_init", b"\0AddressSanitizer\0"), ("__tsan_init", b"\0ThreadSanitizer\0")];
 
+/// Why an ELF file cannot be read.
+#[derive(Debug)]
+pub enum Unreadable {
+    /// It is damaged.
+    Damaged(object::Error),
+    /// Its names overlap, so that together they are many times larger than the file.
+    Overlapping,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unreadable::Damaged(error) => error.fmt(f),
+            Unreadable::Overlapping => f.write_str("its names overlap"),
+        }
+    }
+}
+
+impl From<object::Error> for Unreadable {
+    fn from(error: object::Error) -> Self {
+        Unreadable::Damaged(error)
+    }
+}
+
+/// Bytes of names that may still be looked at. A name is no more than an offset, from which it reaches to the next zero byte:
+/// all names of a file may be the same long text.
+struct Names {
+    room: usize,
+}
+
+impl Names {
+    /// Names of a file of so many bytes. Linkers let a name be the end of another one, so that the sum may be larger.
+    fn of(data: &[u8]) -> Self {
+        Names { room: 16 * data.len() }
+    }
+
+    fn look<'a>(&mut self, name: &'a [u8]) -> Result<&'a [u8], Unreadable> {
+        self.room = self.room.checked_sub(name.len()).ok_or(Unreadable::Overlapping)?;
+        Ok(name)
+    }
+
+    fn text(&mut self, name: &[u8]) -> Result<String, Unreadable> {
+        self.look(name).map(text)
+    }
+}
+
 impl Image {
     /// Reads an ELF file; `None` when `data` is none.
-    pub fn parse(data: &[u8]) -> Option<Result<Self, object::Error>> {
+    pub fn parse(data: &[u8]) -> Option<Result<Self, Unreadable>> {
         match object::FileKind::parse(data) {
             Ok(object::FileKind::Elf64) => Some(read::<elf::FileHeader64<object::Endianness>>(data)),
             Ok(object::FileKind::Elf32) => Some(read::<elf::FileHeader32<object::Endianness>>(data)),
@@ -68,19 +117,23 @@ impl Image {
     }
 }
 
-fn read<H: FileHeader<Endian = object::Endianness>>(data: &[u8]) -> Result<Image, object::Error> {
+fn read<H: FileHeader<Endian = object::Endianness>>(data: &[u8]) -> Result<Image, Unreadable> {
     let file = ElfFile::<H>::parse(data)?;
     let endian = file.endian();
     let header = file.elf_header();
+    let mut names = Names::of(data);
     let mut image = Image { machine: (header.e_machine(endian), header.is_class_64()), ..Image::default() };
     for segment in file.elf_program_headers() {
         if let Some(path) = segment.interpreter(endian, data)? {
-            image.interpreter = Some(text(path));
+            image.interpreter = Some(names.text(path)?);
         }
     }
     let sections = file.elf_section_table();
-    let go = |name: &[u8]| matches!(name, b".go.buildinfo" | b".note.go.buildid");
-    image.go = sections.iter().any(|s| sections.section_name(endian, s).is_ok_and(go));
+    for section in sections.iter() {
+        // A name that cannot be read is none of these.
+        let name = names.look(sections.section_name(endian, section).unwrap_or_default())?;
+        image.go |= matches!(name, b".go.buildinfo" | b".note.go.buildid");
+    }
     let is_shared_object = header.e_type(endian) == elf::ET_DYN && image.interpreter.is_none();
     if let Some((entries, link)) = sections.dynamic(endian, data)? {
         let is_program = |entry: &H::Dyn| {
@@ -90,16 +143,15 @@ fn read<H: FileHeader<Endian = object::Endianness>>(data: &[u8]) -> Result<Image
         image.library = is_shared_object && !entries.iter().any(is_program);
         let strings = sections.strings(endian, data, link)?;
         for entry in entries {
-            let Some(tag) = entry.tag32(endian) else { continue };
-            let value = || entry.string(endian, strings).map(text);
-            match tag {
-                elf::DT_NEEDED => image.needed.push(value()?),
+            let mut value = || names.text(entry.string(endian, strings)?);
+            match entry.tag32(endian) {
+                Some(elf::DT_NEEDED) => image.needed.push(value()?),
                 // A RUNPATH makes the RPATH void.
-                elf::DT_RUNPATH => {
+                Some(elf::DT_RUNPATH) => {
                     image.search = value()?.split(':').map(str::to_owned).collect();
                     image.rpath = false;
                 }
-                elf::DT_RPATH if image.search.is_empty() => {
+                Some(elf::DT_RPATH) if image.search.is_empty() => {
                     image.search = value()?.split(':').map(str::to_owned).collect();
                     image.rpath = true;
                 }
@@ -110,14 +162,18 @@ fn read<H: FileHeader<Endian = object::Endianness>>(data: &[u8]) -> Result<Image
     image.has_symbols = sections.iter().any(|s| s.sh_type(endian) == elf::SHT_DYNSYM);
     let symbols = file.elf_dynamic_symbol_table();
     for symbol in symbols.iter() {
-        let name = symbol.name(endian, symbols.strings())?;
-        let names = if symbol.is_undefined(endian) { &mut image.imports } else { &mut image.exports };
+        let name = names.look(symbol.name(endian, symbols.strings())?)?;
+        let list = if symbol.is_undefined(endian) { &mut image.imports } else { &mut image.exports };
         if !name.is_empty() {
-            names.insert(text(name));
+            list.insert(text(name));
         }
     }
     for symbols in [symbols, file.elf_symbol_table()] {
-        image.markers.extend(markers(endian, symbols));
+        for symbol in symbols.iter().filter(|symbol| !symbol.is_undefined(endian)) {
+            let name = names.look(symbol.name(endian, symbols.strings()).unwrap_or_default())?;
+            let known = MARKERS.into_iter().map(|(marker, _)| marker);
+            image.markers.extend(known.filter(|marker| marker.as_bytes() == name));
+        }
     }
     // A stripped program still exports the functions that such a runtime puts before those of the C library.
     if image.exports.contains("pthread_create") {
@@ -125,16 +181,6 @@ fn read<H: FileHeader<Endian = object::Endianness>>(data: &[u8]) -> Result<Image
         image.markers.extend(MARKERS.into_iter().filter(|(_, name)| holds(name)).map(|(marker, _)| marker));
     }
     Ok(image)
-}
-
-fn markers<'a, H: FileHeader<Endian = object::Endianness>>(
-    endian: object::Endianness,
-    symbols: &'a SymbolTable<'_, H>,
-) -> impl Iterator<Item = &'static str> + 'a {
-    let defined = symbols.iter().filter(move |symbol| !symbol.is_undefined(endian));
-    // A name that cannot be read is none of these.
-    let names = defined.filter_map(move |symbol| symbol.name(endian, symbols.strings()).ok());
-    names.filter_map(|name| MARKERS.into_iter().map(|(marker, _)| marker).find(|marker| marker.as_bytes() == name))
 }
 
 fn text(bytes: &[u8]) -> String {

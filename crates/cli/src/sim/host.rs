@@ -2,11 +2,12 @@
 //! `lockswap topo --measure`.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder};
+use std::fs::DirBuilder;
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use lockswap_machine::contents;
 use lockswap_machine::stored::{self, Identity};
 use lockswap_sim::host::{Facts, Found, Probe, Shape};
 use lockswap_sim::{Invalid, Machine};
@@ -68,7 +69,7 @@ impl Host {
     /// The stored file's text, if it is one of this machine; what is wrong with one that is there, in words.
     fn stored(&self) -> Result<Option<String>, String> {
         let Some(path) = &self.path else { return Ok(None) };
-        let text = match fs::read_to_string(path) {
+        let text = match contents(path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error.to_string()),

@@ -1,8 +1,7 @@
 //! What is to be run, checked before anything runs.
 
-use std::fs;
-
 use lockswap_locks::registry::{self, Role};
+use lockswap_machine::contents;
 use lockswap_sim::{Job, Machine, Workload};
 use lockswap_workloads::invalid::Invalid;
 
@@ -40,7 +39,7 @@ pub fn machine(name: &str, changes: &[(String, String)]) -> Result<Machine, User
     if !name.contains('/') && !name.ends_with(".toml") {
         return Ok(Machine::built_in(name, changes)?);
     }
-    let text = fs::read_to_string(name)
+    let text = contents(name.as_ref())
         .map_err(|error| UserError::new(format!("cannot read the machine file {name}: {error}"), "check its path"))?;
     Ok(Machine::parse(name, &text, changes)?)
 }

@@ -1,9 +1,11 @@
 //! The file that keeps what was measured on this machine, for the programs that are started later.
 
-use std::fs::{self, DirBuilder};
+use std::fs::DirBuilder;
+use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use lockswap_machine::contents;
 use lockswap_machine::cpuset::CpuSet;
 use lockswap_machine::matrix::Matrix;
 use lockswap_machine::order::Order;
@@ -76,12 +78,13 @@ impl Kept {
     }
 
     fn read(&self) -> Result<Option<Vec<usize>>, String> {
-        let bytes = match fs::read(&self.path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        let text = match contents(&self.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::InvalidData => return Err(stored::Unusable::NotOne.to_string()),
             Err(error) => return Err(error.to_string()),
         };
-        let head = &bytes[..bytes.len().min(stored::HEAD_BYTES)];
+        let head = &text.as_bytes()[..text.len().min(stored::HEAD_BYTES)];
         stored::route(head, self.machine).map(|route| Some(route.cpus().collect())).map_err(|why| why.to_string())
     }
 }

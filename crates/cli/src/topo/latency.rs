@@ -1,7 +1,9 @@
 //! The latency between each two CPUs, from a file or measured, and the route through them.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use lockswap_machine::contents;
 use lockswap_machine::matrix::Matrix;
 use lockswap_machine::route::Route;
 use lockswap_machine::topology::Group;
@@ -118,8 +120,10 @@ fn read(path: &Path) -> Result<Matrix, UserError> {
         let remedy = "it must hold a line per CPU with its latency to each CPU in ns, see 'lockswap topo --help'";
         UserError::new(format!("cannot read latencies from {}: {why}", path.display()), remedy)
     };
-    let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
-    let text = String::from_utf8(bytes).map_err(|_| wrong("it is not text".into()))?;
+    let text = contents(path).map_err(|error| match error.kind() {
+        ErrorKind::InvalidData => wrong("it is not text".into()),
+        _ => wrong(error.to_string()),
+    })?;
     Matrix::parse(&text).map_err(|error| wrong(error.to_string()))
 }
 

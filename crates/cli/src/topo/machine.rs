@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use lockswap_machine::captured::Captured;
 use lockswap_machine::cgroup;
+use lockswap_machine::contents;
 use lockswap_machine::cpuset::CpuSet;
 use lockswap_machine::files::Files;
 use lockswap_machine::kinds::Source;
@@ -55,7 +56,7 @@ impl Machine {
     pub fn described_in(path: &Path) -> Result<Self, UserError> {
         let found = fs::metadata(path).map_err(|error| cannot_read(path, &error.to_string()))?;
         if !found.is_dir() {
-            let text = fs::read_to_string(path).map_err(|error| cannot_read(path, &error.to_string()))?;
+            let text = contents(path).map_err(|error| cannot_read(path, &error.to_string()))?;
             let files = Captured::parse(&text).map_err(|error| cannot_read(path, &error))?;
             return Self::read(path.to_owned(), false, &files, None, None);
         }

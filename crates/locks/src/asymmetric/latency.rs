@@ -218,8 +218,10 @@ impl Latencies {
         let mut all: Option<Latencies> = None;
         for (_, record) in records(words).filter(|(found, _)| *found == key(id, kind)) {
             let all = all.get_or_insert_with(|| none.clone());
-            all.histogram.iter_mut().zip(&record[HISTOGRAM..]).for_each(|(sum, count)| *sum += count);
-            all.missed += record[MISSED];
+            // Saturating: the program that runs may have written anything.
+            let counts = all.histogram.iter_mut().zip(&record[HISTOGRAM..]);
+            counts.for_each(|(sum, count)| *sum = sum.saturating_add(*count));
+            all.missed = all.missed.saturating_add(record[MISSED]);
             all.max = all.max.max(record[MAX]);
             if record[FIRST] != 0 {
                 all.first = all.first.min(record[FIRST]);
@@ -233,7 +235,7 @@ impl Latencies {
 
     /// Number of runs.
     pub fn count(&self) -> u64 {
-        self.histogram.iter().sum()
+        self.histogram.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
     /// The latency, in ns, that a share of the runs (0.99 for the 99th percentile) did not exceed.

@@ -57,13 +57,16 @@ impl Caches {
     }
 }
 
+/// Larger caches, 1 TiB, are none.
+const LARGEST_CACHE: u64 = 1 << 40;
+
 /// Reads `512K` and `32M`.
 fn bytes(text: &str) -> Option<u64> {
     let (number, unit) = match text.strip_suffix('M') {
         Some(number) => (number, 1 << 20),
         None => (text.strip_suffix('K').unwrap_or(text), 1 << 10),
     };
-    number.parse::<u64>().ok()?.checked_mul(unit).filter(|bytes| *bytes > 0)
+    number.parse::<u64>().ok()?.checked_mul(unit).filter(|bytes| (1..=LARGEST_CACHE).contains(bytes))
 }
 
 /// Costs in ns.

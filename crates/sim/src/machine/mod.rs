@@ -27,6 +27,16 @@ const BUILT_IN: &[(&str, &str)] = &[
 /// Node groups that the engine's masks have room for.
 const MAX_CLUSTERS: usize = 64;
 
+/// Lines of an error; those of the TOML parser have four or five.
+const MOST_LINES: usize = 8;
+/// Characters of one line of it, besides the name of the machine.
+const LONGEST_LINE: usize = 300;
+
+/// The text without control characters, with which a file could steer the terminal.
+fn visible(text: &str) -> impl Iterator<Item = char> + '_ {
+    text.chars().filter(|character| !character.is_control())
+}
+
 /// A logical CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cpu {
@@ -125,6 +135,13 @@ impl Machine {
 
     /// The machine that `text` describes. `name` stands for it in messages.
     pub fn parse(name: &str, text: &str, changes: &[(String, String)]) -> Result<Self, Invalid> {
+        // The parts of the file that an error quotes may be of any length, and hold anything.
+        let cut = |line: &str| visible(line).take(name.len() + LONGEST_LINE).collect::<String>();
+        let short = |error: Invalid| error.what.lines().take(MOST_LINES).map(cut).collect::<Vec<_>>().join("\n");
+        Self::read(name, text, changes).map_err(|error| Invalid { remedy: error.remedy.clone(), what: short(error) })
+    }
+
+    fn read(name: &str, text: &str, changes: &[(String, String)]) -> Result<Self, Invalid> {
         const READ_THE_DOCS: &str = "docs/simulator.md says what each key means";
         // Read as it is first: those messages have lines.
         let file: File = toml::from_str(text)
@@ -185,10 +202,20 @@ impl Machine {
     fn new(name: &str, file: &File) -> Result<Self, Invalid> {
         let bad = |key: &str, problem: String| Invalid::new(format!("{name}: {key} {problem}"), "change that key");
         let topology = &file.topology;
-        let nodes = topology.sockets * topology.nodes_per_socket;
-        if nodes == 0 || topology.clusters.is_empty() || topology.clusters.iter().any(|cluster| cluster.cores == 0) {
+        // As floating-point numbers, which grow without an overflow.
+        let nodes = f64::from(topology.sockets) * f64::from(topology.nodes_per_socket);
+        if nodes == 0.0 || topology.clusters.is_empty() || topology.clusters.iter().any(|cluster| cluster.cores == 0) {
             return Err(bad("topology", "has a level with nothing in it".into()));
         }
+        let clusters = nodes * topology.clusters.len() as f64;
+        let cores = nodes * topology.clusters.iter().map(|cluster| f64::from(cluster.cores)).sum::<f64>();
+        if cores > MAX_CORES as f64 || clusters > MAX_CLUSTERS as f64 {
+            return Err(bad(
+                "topology",
+                format!("has {cores} cores in {clusters} clusters, over {MAX_CORES} or {MAX_CLUSTERS}"),
+            ));
+        }
+        let nodes = topology.sockets * topology.nodes_per_socket;
         let costs = costs(file).map_err(|(key, problem)| bad(&key, problem))?;
         let mut kinds = Vec::new();
         for kind in &file.kinds {
@@ -205,6 +232,12 @@ impl Machine {
                 return Err(bad(
                     &format!("kind '{}': threads", kind.name),
                     format!("is {}, not in 1 to 8", kind.threads),
+                ));
+            }
+            if !(-1.0..=1.0).contains(&kind.favour) {
+                return Err(bad(
+                    &format!("kind '{}': favour", kind.name),
+                    format!("is {}, not in -1 to 1", kind.favour),
                 ));
             }
             kinds.push(Kind {
@@ -234,12 +267,6 @@ impl Machine {
             }
         }
         let cores = cluster_of_core.len() as u32;
-        if cores as usize > MAX_CORES || clusters as usize > MAX_CLUSTERS {
-            return Err(bad(
-                "topology",
-                format!("has {cores} cores in {clusters} clusters, over {MAX_CORES} or {MAX_CLUSTERS}"),
-            ));
-        }
         let cpu = |core: u32| {
             let cluster = cluster_of_core[core as usize];
             let node = node_of_cluster[cluster as usize];
@@ -278,7 +305,7 @@ impl Machine {
         let order = order(topology.placement, &cpus, nodes / topology.nodes_per_socket, topology.nodes_per_socket);
         Ok(Machine {
             id: name.to_owned(),
-            title: file.title.clone(),
+            title: visible(&file.title).collect(),
             has_siblings: most > 1,
             order,
             cpus,
@@ -364,29 +391,25 @@ fn distances(file: &File, clusters: u32, nodes: u32) -> Result<Vec<Ps>, Problem>
             return Err(("latency.nodes".into(), format!("is not {nodes} rows of {nodes} numbers")));
         }
     }
-    let need = |key: &str, value: Option<f64>| {
-        value.ok_or_else(|| (format!("latency.{key}"), "is missing: there are cores that far apart".to_owned()))
-    };
     let mut table = Vec::new();
     for from in 0..clusters {
         for to in 0..clusters {
             let (a, b) = (from / per_node, to / per_node);
-            let ns = if from == to {
+            let (key, ns) = if from == to {
                 let kind = &topology.clusters[(from % per_node) as usize].kind;
-                *latency
-                    .cluster
-                    .get(kind)
-                    .ok_or_else(|| (format!("latency.cluster.{kind}"), "is missing".to_owned()))?
+                (format!("cluster.{kind}"), latency.cluster.get(kind).copied())
             } else if a == b {
-                need("node", latency.node)?
+                ("node".to_owned(), latency.node)
             } else if let Some(matrix) = &latency.nodes {
-                matrix[a as usize][b as usize]
+                ("nodes".to_owned(), Some(matrix[a as usize][b as usize]))
             } else if a / topology.nodes_per_socket == b / topology.nodes_per_socket {
-                need("socket", latency.socket)?
+                ("socket".to_owned(), latency.socket)
             } else {
-                need("remote", latency.remote)?
+                ("remote".to_owned(), latency.remote)
             };
-            table.push(ps("latency", ns)?);
+            let key = format!("latency.{key}");
+            let ns = ns.ok_or_else(|| (key.clone(), "is missing: there are cores that far apart".to_owned()))?;
+            table.push(ps(&key, ns)?);
         }
     }
     Ok(table)

@@ -1,0 +1,7 @@
+//! Readers that other crates can call; docs/fuzzing.md lists them all.
+
+mod machine;
+mod platform;
+mod preload;
+mod simulator;
+mod workloads;
