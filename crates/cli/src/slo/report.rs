@@ -159,7 +159,7 @@ fn not_met(curve: &Curve) -> Vec<Zone> {
 pub fn throughput(curve: &Curve) -> Chart {
     let unit = match &curve.metric {
         Some(_) => "throughput".to_owned(),
-        None => format!("epochs {} per second", curve.epoch),
+        None => format!("runs of epoch {} per second", curve.epoch),
     };
     let mut chart = Chart::new(
         format!("What a target is worth: {}", curve.command.join(" ")),

@@ -273,7 +273,10 @@ fn a_matrix_gives_the_shortest_round_trip() {
     let args = ["--latency", "m.csv", "--export", "m.svg", "--export-csv", "n.csv"];
     let shown = topo(&place, &args, &[]);
     assert!(shown.contains("route 0,2,1,3\nround trip 40.0 ns through 4 CPUs"), "{shown}");
-    assert!(fs::read_to_string(place.path("m.svg")).unwrap().contains("one-way latency (ns)"));
+    let svg = fs::read_to_string(place.path("m.svg")).unwrap();
+    for word in ["one-way latency (ns)", "on the route", "lockswap 0.", "topo --latency m.csv"] {
+        assert!(svg.contains(word), "{word}: {svg}");
+    }
     assert_eq!(topo(&place, &["--latency", "n.csv", "--json"], &[]), out);
     assert!(!place.path("cache/lockswap").exists(), "a matrix of any machine is not stored");
 }
