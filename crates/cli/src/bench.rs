@@ -30,7 +30,7 @@ divided by the baseline's in the same round.
 
 Examples:
   lockswap bench
-  lockswap bench contended --lock futex,mcs_stp --rounds 21
+  lockswap bench contended --lock futex,mcs_stp --runs 21
   lockswap bench oversub --threads 32
   lockswap bench direct --export-json direct.json
   lockswap bench kv --lock mcs_spin,cna --threads 1,2,4 --set keys=4096
@@ -48,14 +48,14 @@ pub struct BenchArgs {
 #[derive(clap::Args, Clone, Debug, Default)]
 struct Common {
     /// Mutex locks to measure, besides the baselines
-    #[arg(long, value_name = "ID", value_delimiter = ',', conflicts_with = "all", global = true)]
+    #[arg(long, value_name = "ID,ID,...", value_delimiter = ',', conflicts_with = "all", global = true)]
     lock: Vec<String>,
     /// Measure every lock
     #[arg(long, global = true)]
     all: bool,
-    /// Rounds; each starts one process per lock and setting [default: 7, or 5 for kv, counter, ncs, epochs and readers]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), global = true)]
-    rounds: Option<u32>,
+    /// Runs of each lock and setting, interleaved [default: 7, or 5 for kv, counter, ncs, epochs and readers]
+    #[arg(long, alias = "rounds", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), global = true)]
+    runs: Option<u32>,
     /// Write all results to this file as JSON, again after every measurement or round
     #[arg(long, value_name = "FILE", global = true)]
     export_json: Option<PathBuf>,

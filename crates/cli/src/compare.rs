@@ -200,7 +200,7 @@ fn variants(args: &CompareArgs, command: &[OsString]) -> Result<Vec<Variant>, Us
     };
     let mut locks = vec![PLAIN, INTERPOSED];
     for id in chosen {
-        known(Role::Mutex, id)?;
+        let id = known(Role::Mutex, id)?;
         if !locks.contains(&id) {
             locks.push(id);
         }

@@ -19,6 +19,7 @@ mod list;
 mod little;
 mod lock_pages;
 mod mapped;
+mod old;
 mod only;
 mod picture;
 mod preload_path;
@@ -37,7 +38,7 @@ mod watch;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Runs unmodified programs on other lock algorithms and says honestly whether they got faster.
 #[derive(Parser)]
@@ -95,7 +96,9 @@ fn abort_on_panic() {
 
 fn main() -> ExitCode {
     abort_on_panic();
-    let result = match Args::parse().command {
+    let command = Args::parse().command;
+    old::tell(Args::command(), std::env::args_os());
+    let result = match command {
         Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Slo(args) => slo::run(args),

@@ -20,7 +20,7 @@ use crate::asl::{slo, slo_variable, AslArgs, Slo};
 use crate::counting::Counting;
 use crate::error::{UserError, USAGE};
 use crate::only::OnlyArgs;
-use crate::selection::{Selection, VARIABLES};
+use crate::selection::Selection;
 use crate::stats::Stats;
 use crate::watch::Watch;
 
@@ -90,9 +90,8 @@ const FORWARDED: [i32; 6] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGINT, SIGQUIT]
 
 /// Runs `lockswap run`.
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
-    let lock = args.asl.choose(args.lock)?;
-    let selection = Selection { lock, rwlock: args.rwlock, spin: args.spin };
-    selection.check()?;
+    let mut selection = Selection::named(args.lock, args.rwlock, args.spin)?;
+    selection.lock = args.asl.choose(selection.lock)?;
     check_asl(&selection, &args.asl, &args.slo)?;
     let mut envs = selection.environment().map_err(|e| e.with_status(OWN_FAILURE))?;
     envs.extend(args.only.variable()?);
@@ -143,8 +142,7 @@ fn check_asl(selection: &Selection, asl: &AslArgs, slos: &[Slo]) -> Result<(), U
         (None, [_, ..]) => "--slo",
         (None, []) => return Ok(()),
     };
-    let variable = || std::env::var(VARIABLES[0]).ok();
-    let lock = selection.lock.clone().or_else(variable).unwrap_or_default();
+    let [lock, ..] = selection.ids();
     if lock == "asl" || lock.starts_with("asl-") {
         return Ok(());
     }

@@ -47,13 +47,9 @@ impl LockResult {
 
 /// The locks to measure: the two baselines, then `wanted`, or every mutex lock if that is empty.
 pub fn selection(wanted: &[String]) -> Result<Vec<String>, UserError> {
-    wanted.iter().try_for_each(|lock| selection::known(Role::Mutex, lock))?;
+    let wanted: Vec<&str> = wanted.iter().map(|lock| selection::known(Role::Mutex, lock)).collect::<Result<_, _>>()?;
     let mut locks = vec![PTHREAD.to_owned(), INTERPOSED.to_owned()];
-    let chosen: Vec<&str> = if wanted.is_empty() {
-        registry::ids(Role::Mutex).collect()
-    } else {
-        wanted.iter().map(String::as_str).collect()
-    };
+    let chosen = if wanted.is_empty() { registry::ids(Role::Mutex).collect() } else { wanted };
     for lock in chosen {
         if !locks.iter().any(|present| present == lock) {
             locks.push(lock.to_owned());
@@ -80,7 +76,7 @@ pub fn run(
 ) -> anyhow::Result<ExitCode> {
     let file = super::prepare(common)?;
     let before = Machine::here();
-    let rounds = common.rounds.unwrap_or(7);
+    let rounds = common.runs.unwrap_or(7);
     let bar = crate::compare::bar(u64::from(rounds) * results.len() as u64);
     for _ in 0..rounds {
         for result in results.iter_mut().filter(|result| result.failure.is_none()) {

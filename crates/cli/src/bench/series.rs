@@ -36,7 +36,7 @@ pub struct Options {
     /// Seed of the threads' random numbers in the first round; the next rounds have the next seeds
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Another value for a parameter of the workload, by its name in files (docs/workloads.md); repeatable
+    /// Another value for a parameter of the workload (docs/workloads.md; an unknown KEY gets the list); repeatable
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     pub set: Vec<(String, String)>,
 }
@@ -86,12 +86,12 @@ pub fn usual_threads() -> usize {
 
 /// The locks to measure: the `baselines`, then those asked for, or if there are none the `standard` ones.
 pub fn locks(common: &Common, role: Role, baselines: &[&str], standard: &[&str]) -> Result<Vec<String>, UserError> {
-    common.lock.iter().try_for_each(|lock| selection::known(role, lock))?;
+    let wanted: Vec<&str> = common.lock.iter().map(|lock| selection::known(role, lock)).collect::<Result<_, _>>()?;
     let mut locks: Vec<String> = baselines.iter().map(|lock| (*lock).to_owned()).collect();
     let chosen: Vec<&str> = match (common.all, common.lock.is_empty()) {
         (true, _) => registry::ids(role).collect(),
         (false, true) => standard.to_vec(),
-        (false, false) => common.lock.iter().map(String::as_str).collect(),
+        (false, false) => wanted,
     };
     for lock in chosen {
         if !locks.iter().any(|present| present == lock) {
@@ -203,7 +203,7 @@ impl Series {
             .collect();
         let mut series = Self { measured: measured?, busy: before.is_busy().then_some(before.load_average) };
         let setup = Setup { name, machine: results::Machine::here(), options, seats };
-        let rounds = common.rounds.unwrap_or(ROUNDS);
+        let rounds = common.runs.unwrap_or(ROUNDS);
         let bar = crate::compare::bar(u64::from(rounds) * series.measured.len() as u64);
         for round in 0..rounds {
             for index in 0..series.measured.len() {

@@ -97,7 +97,7 @@ impl Speed {
 pub fn run(common: &Common) -> anyhow::Result<ExitCode> {
     let file = prepare(common)?;
     let before = Host::here();
-    let rounds = common.rounds.unwrap_or(ROUNDS);
+    let rounds = common.runs.unwrap_or(ROUNDS);
     let mut speeds: Vec<Speed> = CASES.iter().flat_map(speeds_of).collect();
     let bar = crate::compare::bar(u64::from(rounds) * speeds.len() as u64);
     for _ in 0..rounds {

@@ -32,9 +32,9 @@ pub use plan::Plan;
 
 const EXAMPLES: &str = "\
 Examples:
-  lockswap sim --machine xeon-e5-2699v3 --workload kv --locks mcs_spin,cna,ticket --threads 1,2,8,36,70
-  lockswap sim --machine amd-2990wx --workload ncs --locks ron,mcs_spin --threads 64 --set ncs=1us,10us
-  lockswap sim --machine apple-m1 --workload epochs --locks asl --threads 8 --set slo=20us,50us,100us
+  lockswap sim --machine xeon-e5-2699v3 --workload kv --lock mcs_spin,cna,ticket --threads 1,2,8,36,70
+  lockswap sim --machine amd-2990wx --workload ncs --lock ron,mcs_spin --threads 64 --set ncs=1us,10us
+  lockswap sim --machine apple-m1 --workload epochs --lock asl --threads 8 --set slo=20us,50us,100us
   lockswap sim --machine host --workload ncs --threads 1,2,4,8
   lockswap sim --workload oversub --all --export-json oversub.json
   lockswap sim --machine ./mine.toml --set latency.remote=200 --plot throughput=curve.svg
@@ -60,8 +60,8 @@ pub struct SimArgs {
     #[arg(long, value_name = "NAME", default_value = "counter")]
     workload: String,
     /// Locks [default: mcs_spin,cna,ticket,ttas, or what suits the workload]
-    #[arg(long, alias = "lock", value_name = "ID", value_delimiter = ',', conflicts_with = "all")]
-    locks: Vec<String>,
+    #[arg(long, alias = "locks", value_name = "ID,ID,...", value_delimiter = ',', conflicts_with = "all")]
+    lock: Vec<String>,
     /// Simulate every lock
     #[arg(long)]
     all: bool,
@@ -76,7 +76,8 @@ pub struct SimArgs {
     /// Seed of all chance; the same one gives the same numbers on every machine
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Runs of each lock and number of threads, with seeds from --seed on; tables show medians
+    /// Runs of each lock and number of threads, with seeds from --seed on; tables show medians. It is not called --runs
+    /// because one seed gives the same numbers in all runs
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     seeds: u32,
     /// Another value for a key of the workload (keys=4096), or several (ncs=1us,10us), or another one for a key of the

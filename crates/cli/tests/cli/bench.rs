@@ -4,7 +4,7 @@ use serde_json::Value;
 /// Gives the standard output and the exported file of one round.
 fn bench(args: &[&str]) -> (String, Value) {
     let place = Place::new();
-    let output = place.output(&[&["bench", "--rounds", "1", "--export-json", "bench.json"], args].concat());
+    let output = place.output(&[&["bench", "--runs", "1", "--export-json", "bench.json"], args].concat());
     assert!(output.status.success(), "{args:?}: {}{}", text(&output.stdout), text(&output.stderr));
     let exported = std::fs::read(place.path("bench.json")).unwrap();
     (text(&output.stdout), serde_json::from_slice(&exported).unwrap())

@@ -51,3 +51,106 @@ fn a_wrong_time_is_quoted_with_what_would_be_right() {
         assert!(error.contains(said) && error.contains("invalid value '"), "{args:?}: {error}");
     }
 }
+
+/// What is given by its old name has the same effect, and the new name is told once.
+#[test]
+fn old_names_work_and_the_new_ones_are_told() {
+    let place = Place::new();
+    let sim = &["sim", "--threads", "2", "--duration", "100us"][..];
+    let bench = &["bench", "--lock", "ttas", "--export-json", "bench.json"][..];
+    let torture = &["torture", "--lock", "futex", "--threads", "2"][..];
+    let run = &["run", "--lock", "asl"][..];
+    for (command, old, new, told) in [
+        (sim, &["--locks", "ttas"][..], &["--lock", "ttas"][..], "note: --locks is now called --lock\n"),
+        (torture, &["--seconds", "0.1"], &["--time", "0.1"], "note: --seconds is now called --time\n"),
+        (
+            bench,
+            &["kv", "--duration", "20ms", "--rounds=2"],
+            &["kv", "--duration", "20ms", "--runs", "2"],
+            "note: --rounds is now called --runs\n",
+        ),
+        (
+            bench,
+            &["kv", "--duration", "20ms", "--keys", "64", "--runs", "1"],
+            &["kv", "--duration", "20ms", "--set", "keys=64", "--runs", "1"],
+            "note: --keys is now called --set keys=64\n",
+        ),
+        (
+            bench,
+            &["epochs", "--duration", "20ms", "--locks", "2", "--runs", "1"],
+            &["epochs", "--duration", "20ms", "--lock-count", "2", "--runs", "1"],
+            "note: --locks is now called --lock-count\n",
+        ),
+        (
+            run,
+            &["--asl-fifo", "mcs", "--", "echo", "--locks", "--asl-fifo", "mcs"],
+            &["--asl-fifo", "mcs_spin", "echo", "--locks", "--asl-fifo", "mcs"],
+            "note: --asl-fifo mcs is now called --asl-fifo mcs_spin\n",
+        ),
+    ] {
+        let results = [(old, told), (new, "")].map(|(option, told)| {
+            let output = place.output(&[command, option].concat());
+            assert!(output.status.success(), "{option:?}: {}", text(&output.stderr));
+            assert_eq!(text(&output.stderr), told, "{option:?}");
+            let help = text(&place.output(&[&command[..1], &["--help"]].concat()).stdout);
+            assert!(!help.contains("--locks") && !help.contains("--rounds"), "{help}");
+            (command == sim || command == run).then_some(output.stdout)
+        });
+        assert_eq!(results[0], results[1], "{old:?}");
+    }
+    let settings = |option: &[&str]| {
+        assert!(place.output(&[bench, option].concat()).status.success());
+        json(&place, "bench.json")["results"][0]["config"].clone()
+    };
+    assert_eq!(settings(&["kv", "--duration", "20ms", "--keys", "64", "--runs", "1"])["keys"], 64);
+    assert_eq!(settings(&["epochs", "--duration", "20ms", "--lock-count", "3", "--runs", "1"])["locks"], 3);
+}
+
+#[test]
+fn locks_are_found_in_any_spelling_and_shown_in_the_published_one() {
+    let place = Place::new();
+    let output = place.output(&["run", "--lock", "MCS-spin", "--rwlock", "rw_futex", "--summary", "--", "true"]);
+    let summary = text(&output.stderr);
+    assert!(output.status.success() && summary.contains("mcs_spin"), "{summary}");
+    assert!(!summary.contains("MCS-spin") && !summary.contains("rw_futex"), "{summary}");
+    let output = place.lockswap(&["run", "--summary", "--", "true"]).env("LOCKSWAP_LOCK", "mcs_ls").output().unwrap();
+    let summary = text(&output.stderr);
+    assert!(output.status.success() && summary.contains("mcs-ls") && !summary.contains("mcs_ls"), "{summary}");
+    for args in [
+        &["compare", "--lock", "MCS_SPIN,mcs-spin", "--runs", "1", "--", "true"][..],
+        &["sim", "--lock", "mcs-spin", "--threads", "2", "--duration", "100us"],
+        &["bench", "kv", "--lock", "Mcs-Spin", "--runs", "1", "--duration", "20ms"],
+        &["torture", "--lock", "mcs-spin,MCS_SPIN", "--threads", "2", "--time", "100ms"],
+    ] {
+        let output = place.output(args);
+        let shown = text(&output.stdout);
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+        let rows = shown.lines().filter(|line| line.split_whitespace().any(|word| word == "mcs_spin"));
+        assert_eq!(rows.count(), 1, "{args:?}: {shown}");
+    }
+}
+
+#[test]
+fn an_unknown_lock_gets_the_nearest_names_and_not_all() {
+    let place = Place::new();
+    let mcs = "did you mean 'mcs_spin', 'mcs_stp' or 'mcs-ls'? 'lockswap list' shows all\n";
+    for (args, said) in [
+        (&["run", "--lock", "mcs", "--", "true"][..], mcs),
+        (&["compare", "--lock", "mcs", "--", "true"], mcs),
+        (&["bench", "kv", "--lock", "mcs"], mcs),
+        (&["sim", "--lock", "mcs"], mcs),
+        (&["sim", "validate", "--lock", "mcs"], mcs),
+        (&["torture", "--lock", "mcs"], mcs),
+        (&["run", "--lock", "TICKTE", "--", "true"], "did you mean 'ticket'? "),
+        (&["run", "--lock", "xyzzy", "--", "true"], "remedy: 'lockswap list' shows all"),
+        (&["run", "--lock", "bravo", "--", "true"], "write --rwlock bravo"),
+        (&["run", "--rwlock", "futex", "--", "true"], "write --lock futex"),
+        (&["run", "--rwlock", "futexes", "--", "true"], "'lockswap list' shows all"),
+    ] {
+        let output = place.output(args);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
+        assert!(error.contains(said), "{args:?}: {error}");
+        assert!(error.len() < 250 && !error.contains("cohort-rw"), "{args:?}: {error}");
+    }
+}

@@ -34,7 +34,7 @@ nothing disagrees (~).
 
 Examples:
   lockswap sim validate
-  lockswap sim validate --locks mcs_spin,ticket,ttas --workloads counter,kv --threads 2 --rounds 9
+  lockswap sim validate --lock mcs_spin,ticket,ttas --workloads counter,kv --threads 2 --runs 9
   lockswap sim validate --workloads counter:inside=100:outside=400,readers --set core.hit=0.5
   lockswap sim validate --all --export-json all.json
   lockswap sim validate --export-md docs/validation-here.md";
@@ -47,8 +47,8 @@ pub struct ValidateArgs {
     #[arg(long, value_name = "NAME|FILE")]
     machine: Option<String>,
     /// Locks [default: a dozen of all families]
-    #[arg(long, value_name = "ID", value_delimiter = ',', conflicts_with = "all")]
-    locks: Vec<String>,
+    #[arg(long, alias = "locks", value_name = "ID,ID,...", value_delimiter = ',', conflicts_with = "all")]
+    lock: Vec<String>,
     /// All locks that can be simulated
     #[arg(long)]
     all: bool,
@@ -63,9 +63,9 @@ pub struct ValidateArgs {
     /// Numbers of threads, pinned as the simulated ones [default: 1, 2, 4, ... and as many as there are CPUs]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     threads: Vec<u32>,
-    /// Rounds on hardware; each runs every lock, workload and number of threads once
-    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
+    /// Runs of every lock, workload and number of threads on hardware, interleaved
+    #[arg(long, alias = "rounds", value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
     /// Measured time of each run on hardware; at least 200ms with more threads than CPUs
     #[arg(long, value_name = "TIME", default_value = "40ms", value_parser = within(DURATIONS))]
     duration: Ns,
