@@ -13,6 +13,7 @@ mod elf;
 mod error;
 mod folder;
 mod hidden;
+mod install_docs;
 mod latencies;
 mod library;
 mod list;
@@ -34,6 +35,7 @@ mod stats;
 mod terminal;
 mod topo;
 mod torture;
+mod usage;
 mod watch;
 
 use std::process::ExitCode;
@@ -71,6 +73,7 @@ enum Command {
     Bench(bench::BenchArgs),
     Sim(sim::SimArgs),
     Torture(torture::TortureArgs),
+    InstallDocs(install_docs::InstallDocsArgs),
     #[command(name = hidden::KEY_VALUE, hide = true)]
     KeyValue(hidden::KeyValueArgs),
     #[command(name = hidden::BENCH, hide = true)]
@@ -96,7 +99,7 @@ fn abort_on_panic() {
 
 fn main() -> ExitCode {
     abort_on_panic();
-    let command = Args::parse().command;
+    let command = usage::parse::<Args>().command;
     old::tell(Args::command(), std::env::args_os());
     let result = match command {
         Command::Run(args) => run::run(args),
@@ -114,6 +117,7 @@ fn main() -> ExitCode {
         Command::Yield => hidden::try_yield(),
         Command::Sim(args) => sim::run(args),
         Command::Torture(args) => torture::run(args),
+        Command::InstallDocs(args) => install_docs::run(&args, &Args::command()),
         Command::TortureHere(args) => hidden::torture(args),
     };
     result.unwrap_or_else(|error| error::report(&error))

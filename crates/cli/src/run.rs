@@ -78,7 +78,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     stats_json: Option<PathBuf>,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_names = ["PROGRAM", "ARGS"])]
+    #[arg(required = true, trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
     command: Vec<OsString>,
 }
 
@@ -99,6 +99,10 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     envs.extend(Some(&args.slo).filter(|slos| !slos.is_empty()).map(|slos| slo_variable(slos)));
     let mut program = Program { args: args.command, envs };
     let watch = selection.asks().any_place().then(Watch::begin).flatten();
+    if let Some(note) = watch.as_ref().and_then(|watch| kinds_note(&selection, watch)) {
+        // A closed stderr must not keep the program from running.
+        let _ = writeln!(io::stderr(), "note: {note}");
+    }
     let output = args.stats_json.as_ref().map(|path| {
         OutputFile::prepare(path).map_err(|error| {
             let what = format!("cannot write {}: {error}", path.display());
@@ -148,6 +152,23 @@ fn check_asl(selection: &Selection, asl: &AslArgs, slos: &[Slo]) -> Result<(), U
     }
     let what = format!("{option} means something to the locks of LibASL only");
     Err(UserError::new(what, "add --lock asl").with_status(USAGE))
+}
+
+/// What to tell the user of a lock that prefers big CPUs where there is nothing to prefer.
+fn kinds_note(selection: &Selection, watch: &Watch) -> Option<String> {
+    let (big, little) = watch.kinds();
+    let [lock, ..] = selection.ids();
+    let kind = match (big, little) {
+        (true, true) => return None,
+        _ if !selection.asks().kind => return None,
+        (_, false) => "big",
+        (false, true) => "little",
+    };
+    let declared = std::env::var("LOCKSWAP_BIG").ok().filter(|cpus| !cpus.is_empty());
+    let why = declared.map_or("as the system says".to_owned(), |cpus| format!("as LOCKSWAP_BIG={cpus} says"));
+    Some(format!(
+        "{lock} lets big CPUs go first, but all CPUs are {kind}, {why}; LOCKSWAP_BIG=0 would declare CPU 0 big and all others little"
+    ))
 }
 
 fn not_started(program: &Program, error: &io::Error) -> UserError {

@@ -61,7 +61,7 @@ pub struct SloArgs {
     #[arg(long, value_name = "FILE")]
     export_json: Option<PathBuf>,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_names = ["PROGRAM", "ARGS"])]
+    #[arg(required = true, trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
     command: Vec<OsString>,
 }
 

@@ -78,7 +78,8 @@ pub fn run(
     let before = Machine::here();
     let rounds = common.runs.unwrap_or(7);
     let bar = crate::compare::bar(u64::from(rounds) * results.len() as u64);
-    for _ in 0..rounds {
+    let interrupt = super::interrupt()?;
+    'rounds: for _ in 0..rounds {
         for result in results.iter_mut().filter(|result| result.failure.is_none()) {
             bar.set_message(result.lock.clone());
             let job = Job { work: work(result), seats: Vec::new(), seed: 0 };
@@ -95,15 +96,20 @@ pub fn run(
             });
             match numbers {
                 Ok(numbers) => result.rounds.push(numbers),
+                // A terminal interrupts the measuring process, too.
+                Err(_) if interrupt.signal().is_some() => break 'rounds,
                 Err(failure) => result.failure = Some(format!("{failure:#}")),
             }
             bar.inc(1);
+            if interrupt.signal().is_some() {
+                break 'rounds;
+            }
         }
         if let Some(file) = file.as_ref().filter(|file| !file.is_stream()) {
             export(file, &results, measurements)?;
         }
     }
-    if let Some(file) = file.filter(OutputFile::is_stream) {
+    if let Some(file) = file.filter(|file| file.is_stream() || interrupt.signal().is_some()) {
         export(&file, &results, measurements)?;
     }
     bar.finish_and_clear();
@@ -112,6 +118,9 @@ pub fn run(
         text += &super::busy(before.load_average);
     }
     terminal::print(&text)?;
+    if let Some(signal) = interrupt.signal() {
+        return Ok(super::interrupted(signal));
+    }
     let failed = results.iter().any(|result| result.failure.is_some());
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -108,7 +108,9 @@ fn render(series: &Series, locks: usize) -> String {
     let mut table = terminal::table(&headings, &numeric);
     for group in series.measured.chunks(locks.max(1)) {
         for own in group {
-            table.add_row(row(own, &group[0]).unwrap_or_default());
+            if let Some(row) = row(own, &group[0]) {
+                table.add_row(row);
+            }
         }
     }
     let rounds = series.measured.iter().map(|measured| measured.rounds.len()).max().unwrap_or_default();

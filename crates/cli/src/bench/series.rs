@@ -165,6 +165,8 @@ pub struct Series {
     pub measured: Vec<Measured>,
     /// Load average before it began, if the machine was busy.
     busy: Option<f64>,
+    /// The signal that ended it early.
+    signal: Option<i32>,
 }
 
 /// What the points of a series have in common.
@@ -179,7 +181,7 @@ impl Series {
     /// As if this had been measured.
     #[cfg(test)]
     pub fn of(measured: Vec<Measured>) -> Self {
-        Self { measured, busy: None }
+        Self { measured, busy: None, signal: None }
     }
 
     /// Measures all points of the workload called `name`, on `seats`. What one of them cannot do is noted, the others go on.
@@ -201,11 +203,13 @@ impl Series {
                 Ok(Measured { point, environment, rounds: Vec::new(), failure: None })
             })
             .collect();
-        let mut series = Self { measured: measured?, busy: before.is_busy().then_some(before.load_average) };
+        let busy = before.is_busy().then_some(before.load_average);
+        let mut series = Self { measured: measured?, busy, signal: None };
         let setup = Setup { name, machine: results::Machine::here(), options, seats };
         let rounds = common.runs.unwrap_or(ROUNDS);
         let bar = crate::compare::bar(u64::from(rounds) * series.measured.len() as u64);
-        for round in 0..rounds {
+        let interrupt = super::interrupt()?;
+        'rounds: for round in 0..rounds {
             for index in 0..series.measured.len() {
                 let measured = &mut series.measured[index];
                 if measured.failure.is_some() {
@@ -214,13 +218,19 @@ impl Series {
                 bar.set_message(format!("{}, {} threads", measured.point.lock, measured.point.workload.threads()));
                 measured.measure(&setup, round);
                 bar.inc(1);
+                series.signal = interrupt.signal();
+                if series.signal.is_some() {
+                    // A terminal interrupts the measuring process, too, which is no failure of the lock's.
+                    series.measured[index].failure = None;
+                    break 'rounds;
+                }
                 if let Some(file) = file.as_ref().filter(|file| !file.is_stream()) {
                     series.export(file, &setup)?;
                 }
             }
         }
         bar.finish_and_clear();
-        if let Some(file) = file.filter(OutputFile::is_stream) {
+        if let Some(file) = file.filter(|file| file.is_stream() || series.signal.is_some()) {
             series.export(&file, &setup)?;
         }
         Ok(series)
@@ -274,6 +284,9 @@ impl Series {
             text += &super::busy(load);
         }
         terminal::print(&text)?;
+        if let Some(signal) = self.signal {
+            return Ok(super::interrupted(signal));
+        }
         Ok(if failed { std::process::ExitCode::FAILURE } else { std::process::ExitCode::SUCCESS })
     }
 

@@ -32,12 +32,13 @@ pub use plan::Plan;
 
 const EXAMPLES: &str = "\
 Examples:
-  lockswap sim --machine xeon-e5-2699v3 --workload kv --lock mcs_spin,cna,ticket --threads 1,2,8,36,70
-  lockswap sim --machine amd-2990wx --workload ncs --lock ron,mcs_spin --threads 64 --set ncs=1us,10us
-  lockswap sim --machine apple-m1 --workload epochs --lock asl --threads 8 --set slo=20us,50us,100us
+  lockswap sim --workload kv --lock mcs_spin,cna,ticket --threads 1,8,36,70
+  lockswap sim --machine amd-2990wx --workload ncs --lock ron --set ncs=1us,10us
+  lockswap sim --machine apple-m1 --workload epochs --lock asl --set slo=20us,50us
   lockswap sim --machine host --workload ncs --threads 1,2,4,8
   lockswap sim --workload oversub --all --export-json oversub.json
-  lockswap sim --machine ./mine.toml --set latency.remote=200 --plot throughput=curve.svg
+  lockswap sim --machine ./mine.toml --set latency.remote=200
+  lockswap sim --plot throughput=curve.svg
 
 Machines: xeon-e5-2699v3, xeon-e7-8895v3, xeon-8s192c, amd-2990wx, opteron-a64, epyc-7742-2s,
 apple-m1, hikey970, intel-hybrid, host (this machine, as a probe of it finds it), or the path of a machine file.
@@ -133,9 +134,7 @@ pub fn run(args: SimArgs) -> anyhow::Result<ExitCode> {
         if let Some(signal) = interrupt.signal() {
             files.write(&plan, rows, false)?;
             terminal::print(&output::table(&plan, &output::points(&plan, rows)))?;
-            // Nobody can stop a simulation from outside: it ends with the process.
-            let _ = writeln!(io::stderr(), "interrupted: the table shows what was simulated until then");
-            std::process::exit(128 + signal);
+            give_up(signal, "the table shows what was simulated until then");
         }
         written.now_and_then(rows, || files.write(&plan, rows, true))
     })?;
@@ -149,6 +148,12 @@ pub fn run(args: SimArgs) -> anyhow::Result<ExitCode> {
     // Not an error of the command's: what it found.
     let _ = write!(io::stderr(), "{failures}");
     Ok(ExitCode::FAILURE)
+}
+
+/// Ends the process after a signal. Nobody can stop a simulation from outside: it ends with the process.
+fn give_up(signal: i32, what: &str) -> ! {
+    let _ = writeln!(io::stderr(), "interrupted: {what}");
+    std::process::exit(128 + signal)
 }
 
 /// Tells who looks at a long table that there are pictures.
@@ -223,9 +228,13 @@ impl Throttle {
     }
 }
 
-/// Makes all runs, on all CPUs of the host; results are in the order of the jobs.
-pub fn run_all(jobs: &[Job<'_>]) -> Vec<Row> {
-    run_each(jobs, |_| Ok(())).unwrap_or_default().into_iter().flatten().collect()
+/// Makes all runs, on all CPUs of the host; results are in the order of the jobs. `look` is called every now and then.
+pub fn run_all(jobs: &[Job<'_>], look: impl Fn()) -> Vec<Row> {
+    let looked = |_: &[Option<Row>]| {
+        look();
+        Ok(())
+    };
+    run_each(jobs, looked).unwrap_or_default().into_iter().flatten().collect()
 }
 
 /// How often somebody looks whether the user wants no more.

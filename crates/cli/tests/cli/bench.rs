@@ -70,7 +70,7 @@ fn direct_measures_each_lock_twice() {
 /// How fast it is depends on who else runs; what was run does not.
 #[test]
 fn the_simulator_is_measured_next_to_its_targets() {
-    let (shown, exported) = bench(&["simulator"]);
+    let (shown, exported) = bench(&["simulator", "--targets"]);
     assert!(shown.contains(">= 10 M") && shown.contains("of 8 targets reached"), "{shown}");
     let runs = exported["runs"].as_array().unwrap();
     let threads: Vec<_> = runs.iter().map(|run| run["threads"].as_u64().unwrap()).collect();

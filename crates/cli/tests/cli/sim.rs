@@ -164,7 +164,7 @@ fn wrong_arguments_are_refused_with_a_remedy() {
         (&["--export-csv", "."], 1, "it is a directory"),
         (&["--set", "speed=1"], 2, "the workload has no key 'speed'"),
         (&["--set", "latency.remote=far"], 2, "latency.remote"),
-        (&["--duration", "1h"], 2, "500us, 20ms or 1s"),
+        (&["--duration", "1h"], 2, "from 1us to 60s"),
         (&["--plot", "beauty=a.svg"], 2, "'beauty' cannot be drawn"),
         (&["--export-json", "no/such/folder/a.json"], 1, "cannot write no/such/folder/a.json"),
         (&["validate", "--lock", "ttas,nonsense"], 2, "there is no lock 'nonsense'"),
