@@ -11,8 +11,8 @@ use crate::error::{UserError, USAGE};
 /// Options for the locks `asl*`.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct AslArgs {
-    /// Lock below `--lock asl`, which serves those who do not stand back [default: mcs]
-    #[arg(long, value_name = "LOCK", value_enum)]
+    /// Lock below `--lock asl`, which serves those who do not stand back [default: mcs_spin]
+    #[arg(long, value_name = "ID", value_enum, ignore_case = true)]
     pub asl_fifo: Option<Fifo>,
     /// Longest time that a thread on a little core stands back, such as 500us [default: 100ms]
     #[arg(long, value_name = "TIME", value_parser = duration::with_unit)]
@@ -23,6 +23,7 @@ pub struct AslArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Fifo {
     /// MCS, spinning
+    #[value(name = "mcs_spin", aliases = ["mcs", "mcs-spin"])]
     Mcs,
     /// The ticket lock, spinning
     Ticket,

@@ -16,8 +16,13 @@ mod series;
 mod simulator;
 mod throughput;
 
+pub use series::rate;
+
 use crate::error::UserError;
 use lockswap_study::export::OutputFile;
+use lockswap_study::runner::Interrupt;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -30,7 +35,7 @@ divided by the baseline's in the same round.
 
 Examples:
   lockswap bench
-  lockswap bench contended --lock futex,mcs_stp --rounds 21
+  lockswap bench contended --lock futex,mcs_stp --runs 21
   lockswap bench oversub --threads 32
   lockswap bench direct --export-json direct.json
   lockswap bench kv --lock mcs_spin,cna --threads 1,2,4 --set keys=4096
@@ -48,14 +53,17 @@ pub struct BenchArgs {
 #[derive(clap::Args, Clone, Debug, Default)]
 struct Common {
     /// Mutex locks to measure, besides the baselines
-    #[arg(long, value_name = "ID", value_delimiter = ',', conflicts_with = "all", global = true)]
+    #[arg(long, value_name = "ID,ID,...", value_delimiter = ',', conflicts_with = "all", global = true)]
     lock: Vec<String>,
     /// Measure every lock
     #[arg(long, global = true)]
     all: bool,
-    /// Rounds; each starts one process per lock and setting [default: 7, or 5 for kv, counter, ncs, epochs and readers]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), global = true)]
-    rounds: Option<u32>,
+    /// Runs of each lock and setting, interleaved [default: 7, or 5 for kv, counter, ncs, epochs and readers]
+    #[arg(long, alias = "rounds", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), global = true)]
+    runs: Option<u32>,
+    /// Show the project's own targets, too, and which are missed: for those who work on lockswap
+    #[arg(long, hide = true, global = true)]
+    targets: bool,
     /// Write all results to this file as JSON, again after every measurement or round
     #[arg(long, value_name = "FILE", global = true)]
     export_json: Option<PathBuf>,
@@ -91,7 +99,7 @@ enum What {
     EpochsOversub(epochs::EpochsArgs),
     /// Readers and writers of one read-write lock
     Readers(readers::ReadersArgs),
-    /// The speed of `lockswap sim` on this machine, next to its targets
+    /// The speed of `lockswap sim` on this machine
     Simulator,
 }
 
@@ -132,6 +140,18 @@ fn prepare(common: &Common) -> anyhow::Result<Option<OutputFile>> {
     let file = common.export_json.as_ref().map(prepare).transpose()?;
     crate::library::unpack()?;
     Ok(file)
+}
+
+/// Catches what ends a series early.
+fn interrupt() -> std::io::Result<Interrupt> {
+    Interrupt::on(&[SIGINT, SIGTERM, SIGHUP])
+}
+
+/// Says that there is less than was asked for; the exit status.
+pub(crate) fn interrupted(signal: i32) -> ExitCode {
+    // Stderr may be closed.
+    let _ = writeln!(std::io::stderr(), "interrupted: the table shows what was measured until then");
+    ExitCode::from(128u8.wrapping_add(signal as u8))
 }
 
 fn busy(load: f64) -> String {

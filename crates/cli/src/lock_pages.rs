@@ -10,7 +10,7 @@ use lockswap_locks::info::{Fairness, Timed, WaitingPolicy};
 use lockswap_locks::registry::{Entry, Role, ENTRIES};
 
 use crate::checked::{self, AllChecks, Check, Engine, Summary};
-use crate::list;
+use crate::{list, terminal};
 
 const ROLES: [Role; 3] = [Role::Mutex, Role::RwLock, Role::Spin];
 
@@ -93,6 +93,15 @@ fn index(checks: &AllChecks) -> String {
 }
 
 fn section(entry: &Entry, checks: Option<&[Check]>) -> String {
+    facts(entry)
+        + &match checks {
+            Some(checks) => proof(checks),
+            None => format!("\n### Checked\n{}.\n", capital(not_checked_at_all(entry))),
+        }
+}
+
+/// The beginning of a section: what the registry knows.
+fn facts(entry: &Entry) -> String {
     let info = &entry.info;
     let default = if info.id == entry.role.default_id() { ", the default" } else { "" };
     let mut text = format!("\n## {} (`{} {}`{default})\n", title(entry.role), list::option(entry.role), info.id);
@@ -115,10 +124,6 @@ fn section(entry: &Entry, checks: Option<&[Check]>) -> String {
     for (name, fact) in facts {
         let _ = writeln!(text, "| {name} | {} |", cell(&fact));
     }
-    text += &match checks {
-        Some(checks) => proof(checks),
-        None => format!("\n### Checked\n{}.\n", capital(not_checked_at_all(entry))),
-    };
     text
 }
 
@@ -202,6 +207,44 @@ fn yes(is: bool) -> &'static str {
     } else {
         "no"
     }
+}
+
+/// What is known of these locks, which have one name, as a terminal shows it.
+pub fn in_words(entries: &[&Entry], checks: &AllChecks, columns: Option<u16>) -> String {
+    let mut text = String::new();
+    for entry in entries {
+        let facts = facts(entry);
+        let (rows, lines): (Vec<&str>, Vec<&str>) = facts.trim().lines().partition(|line| line.starts_with('|'));
+        for line in lines.into_iter().filter(|line| !line.is_empty()) {
+            text += &terminal::fold(&format!("{}\n", without_marks(line.trim_start_matches(['#', ' ']))), columns);
+        }
+        let mut table = terminal::table(&[], &[]);
+        // The first two are the headings, which are empty, and the line below them.
+        let checked = checks.of(entry).map_or(not_checked_at_all(entry).to_owned(), |all| Summary::new(all).words());
+        for row in rows[2..].iter().map(|row| cells(row)).chain([vec!["checked".into(), checked]]) {
+            table.add_row(row);
+        }
+        terminal::fold_last_column_at(&mut table, columns);
+        text += &format!("\n{}\n", terminal::lines(&table).trim_matches('\n'));
+        let page = format!("each check, and what is not checked: docs/locks/{} of the repository\n\n", file(entry));
+        text += &terminal::fold(&page, columns);
+        text += "\n";
+    }
+    text.trim_end().to_owned() + "\n"
+}
+
+/// The cells of a line of a table.
+fn cells(line: &str) -> Vec<String> {
+    let line = line.replace("\\|", "\0");
+    let cells = line.trim_matches('|').split('|');
+    cells.map(|cell| without_marks(cell.trim()).replace('\0', "|")).collect()
+}
+
+/// The text without marks of Markdown; of a link, what it is called.
+fn without_marks(text: &str) -> String {
+    let text = text.replace('`', "");
+    let link = || Some((text.strip_prefix('[')?.split_once("](")?.0).to_owned());
+    link().unwrap_or(text)
 }
 
 /// `text` within a table.

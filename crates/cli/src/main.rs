@@ -13,11 +13,13 @@ mod elf;
 mod error;
 mod folder;
 mod hidden;
+mod install_docs;
 mod latencies;
 mod library;
 mod list;
 mod little;
 mod lock_pages;
+mod old;
 mod only;
 mod picture;
 mod preload_path;
@@ -32,11 +34,12 @@ mod stats;
 mod terminal;
 mod topo;
 mod torture;
+mod usage;
 mod watch;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Runs unmodified programs on other lock algorithms and says honestly whether they got faster.
 #[derive(Parser)]
@@ -69,6 +72,7 @@ enum Command {
     Bench(bench::BenchArgs),
     Sim(sim::SimArgs),
     Torture(torture::TortureArgs),
+    InstallDocs(install_docs::InstallDocsArgs),
     #[command(name = hidden::KEY_VALUE, hide = true)]
     KeyValue(hidden::KeyValueArgs),
     #[command(name = hidden::BENCH, hide = true)]
@@ -94,7 +98,9 @@ fn abort_on_panic() {
 
 fn main() -> ExitCode {
     abort_on_panic();
-    let result = match Args::parse().command {
+    let command = usage::parse::<Args>().command;
+    old::tell(Args::command(), std::env::args_os());
+    let result = match command {
         Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Slo(args) => slo::run(args),
@@ -110,6 +116,7 @@ fn main() -> ExitCode {
         Command::Yield => hidden::try_yield(),
         Command::Sim(args) => sim::run(args),
         Command::Torture(args) => torture::run(args),
+        Command::InstallDocs(args) => install_docs::run(&args, &Args::command()),
         Command::TortureHere(args) => hidden::torture(args),
     };
     result.unwrap_or_else(|error| error::report(&error))

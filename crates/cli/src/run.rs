@@ -20,7 +20,7 @@ use crate::asl::{slo, slo_variable, AslArgs, Slo};
 use crate::counting::Counting;
 use crate::error::{UserError, USAGE};
 use crate::only::OnlyArgs;
-use crate::selection::{Selection, VARIABLES};
+use crate::selection::Selection;
 use crate::stats::Stats;
 use crate::watch::Watch;
 
@@ -78,7 +78,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     stats_json: Option<PathBuf>,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_names = ["PROGRAM", "ARGS"])]
+    #[arg(required = true, trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
     command: Vec<OsString>,
 }
 
@@ -90,9 +90,8 @@ const FORWARDED: [i32; 6] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGINT, SIGQUIT]
 
 /// Runs `lockswap run`.
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
-    let lock = args.asl.choose(args.lock)?;
-    let selection = Selection { lock, rwlock: args.rwlock, spin: args.spin };
-    selection.check()?;
+    let mut selection = Selection::named(args.lock, args.rwlock, args.spin)?;
+    selection.lock = args.asl.choose(selection.lock)?;
     check_asl(&selection, &args.asl, &args.slo)?;
     let mut envs = selection.environment().map_err(|e| e.with_status(OWN_FAILURE))?;
     envs.extend(args.only.variable()?);
@@ -100,6 +99,10 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     envs.extend(Some(&args.slo).filter(|slos| !slos.is_empty()).map(|slos| slo_variable(slos)));
     let mut program = Program { args: args.command, envs };
     let watch = selection.asks().any_place().then(Watch::begin).flatten();
+    if let Some(note) = watch.as_ref().and_then(|watch| kinds_note(&selection, watch)) {
+        // A closed stderr must not keep the program from running.
+        let _ = writeln!(io::stderr(), "note: {note}");
+    }
     let output = args.stats_json.as_ref().map(|path| {
         OutputFile::prepare(path).map_err(|error| {
             let what = format!("cannot write {}: {error}", path.display());
@@ -143,13 +146,29 @@ fn check_asl(selection: &Selection, asl: &AslArgs, slos: &[Slo]) -> Result<(), U
         (None, [_, ..]) => "--slo",
         (None, []) => return Ok(()),
     };
-    let variable = || std::env::var(VARIABLES[0]).ok();
-    let lock = selection.lock.clone().or_else(variable).unwrap_or_default();
+    let [lock, ..] = selection.ids();
     if lock == "asl" || lock.starts_with("asl-") {
         return Ok(());
     }
     let what = format!("{option} means something to the locks of LibASL only");
     Err(UserError::new(what, "add --lock asl").with_status(USAGE))
+}
+
+/// What to tell the user of a lock that prefers big CPUs where there is nothing to prefer.
+fn kinds_note(selection: &Selection, watch: &Watch) -> Option<String> {
+    let (big, little) = watch.kinds();
+    let [lock, ..] = selection.ids();
+    let kind = match (big, little) {
+        (true, true) => return None,
+        _ if !selection.asks().kind => return None,
+        (_, false) => "big",
+        (false, true) => "little",
+    };
+    let declared = std::env::var("LOCKSWAP_BIG").ok().filter(|cpus| !cpus.is_empty());
+    let why = declared.map_or("as the system says".to_owned(), |cpus| format!("as LOCKSWAP_BIG={cpus} says"));
+    Some(format!(
+        "{lock} lets big CPUs go first, but all CPUs are {kind}, {why}; LOCKSWAP_BIG=0 would declare CPU 0 big and all others little"
+    ))
 }
 
 fn not_started(program: &Program, error: &io::Error) -> UserError {

@@ -8,9 +8,10 @@ use std::path::Path;
 use lockswap_locks::info::Asks;
 use lockswap_locks::registry::{self, Role};
 
-use lockswap_workloads::invalid::Invalid;
+use lockswap_workloads::invalid;
 
-use crate::error::UserError;
+use crate::error::{UserError, USAGE};
+use crate::list::option;
 use crate::{library, seccomp};
 
 /// The baseline without the preload library.
@@ -31,10 +32,21 @@ pub struct Selection {
 }
 
 impl Selection {
+    /// The locks that these ids name, however they are spelt.
+    pub fn named(lock: Option<String>, rwlock: Option<String>, spin: Option<String>) -> Result<Self, UserError> {
+        let find = |role, id: Option<String>| -> Result<Option<String>, UserError> {
+            id.map(|id| known(role, &id).map(str::to_owned)).transpose()
+        };
+        Ok(Self { lock: find(Role::Mutex, lock)?, rwlock: find(Role::RwLock, rwlock)?, spin: find(Role::Spin, spin)? })
+    }
+
     /// Refuses ids that are not in the registry.
     pub fn check(&self) -> Result<(), UserError> {
         let roles = [(Role::Mutex, &self.lock), (Role::RwLock, &self.rwlock), (Role::Spin, &self.spin)];
-        roles.into_iter().filter_map(|(role, id)| Some((role, id.as_deref()?))).try_for_each(|(r, id)| known(r, id))
+        roles
+            .into_iter()
+            .filter_map(|(role, id)| Some((role, id.as_deref()?)))
+            .try_for_each(|(r, id)| known(r, id).map(|_| ()))
     }
 
     /// Whether the program runs without the preload library: nothing but glibc's locks are asked for.
@@ -47,17 +59,20 @@ impl Selection {
     /// environment, else the library's defaults.
     pub fn ids(&self) -> [String; 3] {
         let plain = self.is_plain();
-        let id = |chosen: &Option<String>, variable: &str, default: &str| match chosen {
-            Some(id) => id.clone(),
-            None if plain => PLAIN.into(),
-            None => env::var(variable).ok().filter(|v| !v.is_empty()).unwrap_or_else(|| default.into()),
+        let id = |role, chosen: &Option<String>, variable: &str, default: &str| {
+            let given = match chosen {
+                Some(id) => id.clone(),
+                None if plain => PLAIN.into(),
+                None => env::var(variable).ok().filter(|v| !v.is_empty()).unwrap_or_else(|| default.into()),
+            };
+            registry::find(role, &given).map_or(given, |entry| entry.info.id.to_owned())
         };
         let [lock, rwlock, spin] = VARIABLES;
-        let lock = id(&self.lock, lock, Role::Mutex.default_id());
+        let lock = id(Role::Mutex, &self.lock, lock, Role::Mutex.default_id());
         // As the library chooses when it is told nothing.
         let default = |role: Role| if registry::is_glibcs(&lock) { PLAIN } else { role.default_id() };
-        let rwlock = id(&self.rwlock, rwlock, default(Role::RwLock));
-        let spin = id(&self.spin, spin, default(Role::Spin));
+        let rwlock = id(Role::RwLock, &self.rwlock, rwlock, default(Role::RwLock));
+        let spin = id(Role::Spin, &self.spin, spin, default(Role::Spin));
         [lock, rwlock, spin]
     }
 
@@ -101,12 +116,27 @@ impl Selection {
 /// The library's variables for the three kinds of locks.
 pub const VARIABLES: [&str; 3] = ["LOCKSWAP_LOCK", "LOCKSWAP_RWLOCK", "LOCKSWAP_SPIN"];
 
-/// Refuses an id that the registry does not have for this role.
-pub fn known(role: Role, id: &str) -> Result<(), UserError> {
-    if registry::find(role, id).is_some() {
-        return Ok(());
+/// The published name of the lock that `id` names in this role.
+pub fn known(role: Role, id: &str) -> Result<&'static str, UserError> {
+    let id = id.trim();
+    if let Some(entry) = registry::find(role, id) {
+        return Ok(entry.info.id);
     }
-    Err(Invalid::unknown(format!("there is no {} lock '{id}'", role.name()), id, registry::ids(role)).into())
+    let error = no_such_lock(format!("there is no {} lock '{id}'", role.name()), id, registry::ids(role));
+    let other = [Role::Mutex, Role::RwLock, Role::Spin].into_iter().find(|other| registry::find(*other, id).is_some());
+    Err(other.map_or(error, |other| {
+        let what = format!("there is no {} lock '{id}', but a {} lock of that name", role.name(), other.name());
+        UserError::new(what, format!("write {} {id}, or choose another one; {SHOWS_ALL}", option(other)))
+            .with_status(USAGE)
+    }))
+}
+
+const SHOWS_ALL: &str = "'lockswap list' shows all";
+
+/// The error that `id` is none of those that are `known`.
+pub fn no_such_lock<'a>(what: String, id: &str, known: impl IntoIterator<Item = &'a str>) -> UserError {
+    let guess = invalid::did_you_mean(id, known).map_or(String::new(), |guess| format!("{guess} "));
+    UserError::new(what, guess + SHOWS_ALL).with_status(USAGE)
 }
 
 /// The entries of an LD_PRELOAD value that are not an earlier lockswap's.
@@ -170,7 +200,7 @@ mod tests {
 
     #[test]
     fn unknown_ids_are_refused_by_role() {
-        assert!(known(Role::Mutex, "futex").is_ok());
+        assert_eq!(known(Role::Mutex, "FUTEX ").unwrap(), "futex");
         assert!(known(Role::RwLock, "futex").is_err());
         assert!(known(Role::Mutex, "nonsense").is_err());
     }

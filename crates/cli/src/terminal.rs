@@ -85,12 +85,29 @@ pub fn wrapped(text: &str, width: usize) -> String {
 
 /// Folds the last column of a table that is wider than the terminal.
 pub fn fold_last_column(table: &mut Table) {
-    let Some(width) = width() else { return };
+    fold_last_column_at(table, width());
+}
+
+/// Folds the last column of a table that is wider than so many columns of text.
+pub fn fold_last_column_at(table: &mut Table, width: Option<u16>) {
+    let Some(width) = width else { return };
     table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
     let last = table.column_count().saturating_sub(1);
     for column in table.column_iter_mut().take(last) {
         column.set_constraint(ColumnConstraint::ContentWidth);
     }
+}
+
+/// The text with lines folded between words so that they fit into so many columns.
+pub fn fold(text: &str, columns: Option<u16>) -> String {
+    let Some(columns) = columns else { return text.to_owned() };
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(columns);
+    table.add_row([text.trim_end_matches('\n')]);
+    table.column_iter_mut().for_each(|column| {
+        column.set_padding((0, 0));
+    });
+    lines(&table)
 }
 
 /// The lines of a table, without the blanks that padding leaves at the ends.
@@ -105,8 +122,38 @@ pub fn visible(text: &str) -> String {
     text.chars().map(show).collect()
 }
 
-/// Writes to standard output; a reader that went away is an error like any other, never a panic.
+/// Whether the user's locale has more than ASCII; where none is set, nobody knows, and terminals of today do.
+fn is_utf8() -> bool {
+    let set = |name: &&str| std::env::var(name).is_ok_and(|locale| !locale.is_empty());
+    let Some(name) = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find(|name| set(name)) else { return true };
+    let locale = std::env::var(name).unwrap_or_default().to_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
+}
+
+/// The text with ASCII in the place of the other signs that tables and pictures consist of. Names of others stay.
+fn in_ascii(text: &str) -> String {
+    let plain = |sign: char| match sign {
+        '±' => "+-".to_owned(),
+        'µ' => "u".to_owned(),
+        '²' => "^2".to_owned(),
+        '×' => "x".to_owned(),
+        '–' => "-".to_owned(),
+        '…' => "...".to_owned(),
+        '─' => "-".to_owned(),
+        '│' => "|".to_owned(),
+        '\u{2500}'..='\u{257f}' => "+".to_owned(),
+        '\u{2580}'..='\u{259f}' => "#".to_owned(),
+        '\u{2800}'..='\u{28ff}' => "*".to_owned(),
+        '·' => ".".to_owned(),
+        '\u{25a0}'..='\u{25ff}' => "*".to_owned(),
+        other => other.to_string(),
+    };
+    text.chars().map(plain).collect()
+}
+
+/// Writes to standard output, in ASCII where the locale has nothing else; a reader that went away is an error like any other, never a panic.
 pub fn print(text: &str) -> io::Result<()> {
+    let text = if is_utf8() || text.starts_with(['{', '[']) { text.to_owned() } else { in_ascii(text) };
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()
@@ -115,6 +162,11 @@ pub fn print(text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn signs_have_names_in_ascii() {
+        assert_eq!(in_ascii("├─ 1 µs ±5 │ käse\n"), "+- 1 us +-5 | käse\n");
+    }
 
     #[test]
     fn only_what_can_be_seen_reaches_the_terminal() {

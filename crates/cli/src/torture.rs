@@ -210,9 +210,10 @@ fn subjects(args: &TortureArgs) -> Result<Vec<(Role, &'static str)>, UserError> 
             subjects.extend(registry::ids(role).map(|id| (role, id)));
         }
         for id in ids {
-            known(role, id.trim())?;
-            let entry = registry::find(role, id.trim()).map(|entry| (role, entry.info.id));
-            subjects.extend(entry.filter(|found| !subjects.contains(found)));
+            let subject = (role, known(role, id)?);
+            if !subjects.contains(&subject) {
+                subjects.push(subject);
+            }
         }
     }
     Ok(subjects)

@@ -12,7 +12,7 @@ use lockswap_machine::cpuset::CpuSet;
 use lockswap_machine::places::{find, Settings};
 use lockswap_machine::shared;
 use lockswap_machine::topology::{Topology, Wanted};
-use lockswap_platform::{Place, MAX_CPUS};
+use lockswap_platform::{CoreKind, Place, MAX_CPUS};
 use rustix::fs::{fcntl_add_seals, memfd_create, MemfdFlags, SealFlags};
 
 use crate::topo;
@@ -37,6 +37,13 @@ impl Watch {
         let mut watch = Self { file, settings, places: vec![Place::default(); MAX_CPUS] };
         watch.write(places).ok()?;
         Some(watch)
+    }
+
+    /// Whether there are big CPUs, and little ones.
+    pub fn kinds(&self) -> (bool, bool) {
+        let known = || self.places.iter().filter(|place| place.group().is_some());
+        let any = |kind: CoreKind| known().any(|place| place.kind() == kind);
+        (any(CoreKind::Big), any(CoreKind::Little))
     }
 
     /// The variable that tells the program about the file. It has no name in a folder, so nothing is left behind.

@@ -51,9 +51,9 @@ pub struct EpochsArgs {
     /// Numbers of threads [default: one per CPU; bench 4: 1 and upwards; bench 6: two per CPU]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000))]
     threads: Vec<u32>,
-    /// Locks; section i takes lock i modulo their number [default: 2, or 1 with fewer than 4 big CPUs]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    locks: Option<u32>,
+    /// How many locks the epochs take: section i takes lock i modulo their number [default: 2, or 1 with fewer than 4 big CPUs]
+    #[arg(long, alias = "locks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    lock_count: Option<u32>,
     /// Lines that each critical section of an epoch increments [default: 8,12,20,24; bench 4: 64; bench 5: 2]
     #[arg(long, value_name = "LINES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     sections: Vec<u32>,
@@ -142,7 +142,7 @@ impl EpochsArgs {
             };
             let sections: Vec<usize> = self.sections.iter().map(|&n| n as usize).collect();
             let config = Config {
-                locks: self.locks.map_or(if crowded { paper.locks } else { 1 }, |n| n as usize),
+                locks: self.lock_count.map_or(if crowded { paper.locks } else { 1 }, |n| n as usize),
                 sections: or(&sections, &paper.sections),
                 inside: self.inside.unwrap_or(match (&self.options.little, self.bench()) {
                     (None, _) => paper.inside,
@@ -346,7 +346,7 @@ mod tests {
         let [threads, sections, long] = [vec![3], Vec::new(), Vec::new()];
         let bench = Some(bench);
         let (slo, window, between) = (vec![7], vec![9], Vec::new());
-        EpochsArgs { bench, slo, window, threads, locks: None, sections, inside: None, between, long, options }
+        EpochsArgs { bench, slo, window, threads, lock_count: None, sections, inside: None, between, long, options }
     }
 
     #[test]

@@ -46,7 +46,13 @@ pub fn run(common: &Common, part: Part) -> anyhow::Result<ExitCode> {
     let ids = MEASUREMENTS.iter().map(|measurement| (measurement.id, unit_name(measurement.unit))).collect();
     let work = Work::Micro { uncontended: part != Part::Contended, contended: part != Part::Uncontended };
     let measurements = Measurements { part: part.name(), ids };
-    numbers::run(results, common, &measurements, |_| work.clone(), |results| render(results, part.groups()))
+    numbers::run(
+        results,
+        common,
+        &measurements,
+        |_| work.clone(),
+        |results| render(results, part.groups(), common.targets),
+    )
 }
 
 const fn unit_name(unit: Unit) -> &'static str {
@@ -139,7 +145,7 @@ pub fn show(number: f64, unit: Unit) -> String {
     }
 }
 
-fn cell(result: &LockResult, baseline: &LockResult, measurement: &Measurement) -> String {
+fn cell(result: &LockResult, baseline: &LockResult, measurement: &Measurement, targets: bool) -> String {
     let Some(numbers) = numbers_of(result, measurement.id) else {
         return "-".into();
     };
@@ -159,7 +165,7 @@ fn cell(result: &LockResult, baseline: &LockResult, measurement: &Measurement) -
         }
         Unit::Bytes => {}
     }
-    if let Some(mark) = mark(result, baseline, measurement) {
+    if let Some(mark) = mark(result, baseline, measurement).filter(|_| targets) {
         let _ = write!(text, " {}", mark.symbol());
     }
     text
@@ -168,7 +174,8 @@ fn cell(result: &LockResult, baseline: &LockResult, measurement: &Measurement) -
 /// Columns per table: this fits 120 characters.
 const COLUMNS: usize = 6;
 
-fn render(results: &[LockResult], groups: &[Group]) -> String {
+/// The tables; with the `targets` of the project, where they are wanted.
+fn render(results: &[LockResult], groups: &[Group], targets: bool) -> String {
     let mut text = format!("{}\n\n", Machine::here().words());
     let Some(baseline) = results.iter().find(|result| result.lock == PTHREAD && !result.rounds.is_empty()) else {
         return text;
@@ -184,7 +191,7 @@ fn render(results: &[LockResult], groups: &[Group]) -> String {
         let numeric: Vec<usize> = (1..headings.len()).collect();
         let mut table = terminal::table(&headings, &numeric);
         for result in results.iter().filter(|result| !result.rounds.is_empty()) {
-            let cells = columns.iter().map(|measurement| cell(result, baseline, measurement));
+            let cells = columns.iter().map(|measurement| cell(result, baseline, measurement, targets));
             table.add_row(std::iter::once(result.lock.clone()).chain(cells));
         }
         text += &terminal::lines(&table);
@@ -193,11 +200,13 @@ fn render(results: &[LockResult], groups: &[Group]) -> String {
     let _ = writeln!(
         text,
         "First line: median of {} rounds. Second line: ratio to {PTHREAD} in the same round, ± half the distance\n\
-         between the quartiles. ok: target met. ~: target within the quartiles. floor: two empty calls alone exceed\n\
-         the target. MISS: missed.",
+         between the quartiles: below 1 is faster.",
         baseline.rounds.len()
     );
     text.push_str(&limits(results, baseline).unwrap_or_default());
+    if !targets {
+        return text;
+    }
     let marks: Vec<(&str, &str, Mark)> = results
         .iter()
         .flat_map(|result| columns.iter().map(move |measurement| (result, *measurement)))
@@ -208,7 +217,8 @@ fn render(results: &[LockResult], groups: &[Group]) -> String {
     let count = |wanted| marks.iter().filter(|(_, _, mark)| *mark == wanted).count();
     let _ = writeln!(
         text,
-        "Targets: {} met, {} within the quartiles, {} below the cost of the calls, {} missed.",
+        "ok: target met. ~: target within the quartiles. floor: two empty calls alone exceed the target. MISS: missed.\n\
+         Targets: {} met, {} within the quartiles, {} below the cost of the calls, {} missed.",
         count(Mark::Met),
         count(Mark::Close),
         count(Mark::OutOfReach),
@@ -267,7 +277,9 @@ mod tests {
         let own: &[(&str, f64)] = &[(id::UNCONTENDED, 4.0), (id::BARE, 2.0), (id::CALLS, 3.0)];
         let broken = LockResult::new("cna".into()).failed("signal: 6");
         let results = [result(PTHREAD, &[round]), result("ttas", &[own]), broken];
-        let text = render(&results, &[Group::Uncontended]) + &failures(&results);
+        let text = render(&results, &[Group::Uncontended], true) + &failures(&results);
+        let plain = render(&results, &[Group::Uncontended], false);
+        assert!(plain.contains("0.40 ±0.00\n") && !plain.contains("arget"), "{plain}");
         assert!(text.contains("0.40 ±0.00 ok"), "{text}");
         assert!(text.contains("1 met"), "{text}");
         assert!(text.contains("(0.20 of pthread)") && text.contains("3.00 ns (0.30)"), "{text}");

@@ -26,9 +26,11 @@ before that end. round: time from one round of a thread to its next with an empt
 (figure 8). The clock is read inside the critical section. Threads are pinned, thread i to the i-th
 CPU.
 
+Keys of --set: lines of the shared array, which the critical section reads and writes [default: 2].
+
 Examples:
   lockswap bench ncs
-  lockswap bench ncs --lock ron,mcs_spin --ncs 0,1us,10us,100us --lines 8
+  lockswap bench ncs --lock ron,mcs_spin --ncs 0,1us,10us,100us --set lines=8
   lockswap bench ncs --threads 2,4 --lock ron-ticket,futex --export-json ncs.json")]
 pub struct NcsArgs {
     /// Numbers of threads [default: one per CPU]
@@ -38,7 +40,7 @@ pub struct NcsArgs {
     #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = with_unit, default_value = "1us,3us,10us,30us,100us")]
     ncs: Vec<Ns>,
     /// Lines of the shared array, which the critical section reads and writes
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, hide = true, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     lines: u32,
     #[command(flatten)]
     options: Options,

@@ -47,13 +47,9 @@ impl LockResult {
 
 /// The locks to measure: the two baselines, then `wanted`, or every mutex lock if that is empty.
 pub fn selection(wanted: &[String]) -> Result<Vec<String>, UserError> {
-    wanted.iter().try_for_each(|lock| selection::known(Role::Mutex, lock))?;
+    let wanted: Vec<&str> = wanted.iter().map(|lock| selection::known(Role::Mutex, lock)).collect::<Result<_, _>>()?;
     let mut locks = vec![PTHREAD.to_owned(), INTERPOSED.to_owned()];
-    let chosen: Vec<&str> = if wanted.is_empty() {
-        registry::ids(Role::Mutex).collect()
-    } else {
-        wanted.iter().map(String::as_str).collect()
-    };
+    let chosen = if wanted.is_empty() { registry::ids(Role::Mutex).collect() } else { wanted };
     for lock in chosen {
         if !locks.iter().any(|present| present == lock) {
             locks.push(lock.to_owned());
@@ -80,9 +76,10 @@ pub fn run(
 ) -> anyhow::Result<ExitCode> {
     let file = super::prepare(common)?;
     let before = Machine::here();
-    let rounds = common.rounds.unwrap_or(7);
+    let rounds = common.runs.unwrap_or(7);
     let bar = crate::compare::bar(u64::from(rounds) * results.len() as u64);
-    for _ in 0..rounds {
+    let interrupt = super::interrupt()?;
+    'rounds: for _ in 0..rounds {
         for result in results.iter_mut().filter(|result| result.failure.is_none()) {
             bar.set_message(result.lock.clone());
             let job = Job { work: work(result), seats: Vec::new(), seed: 0 };
@@ -99,15 +96,20 @@ pub fn run(
             });
             match numbers {
                 Ok(numbers) => result.rounds.push(numbers),
+                // A terminal interrupts the measuring process, too.
+                Err(_) if interrupt.signal().is_some() => break 'rounds,
                 Err(failure) => result.failure = Some(format!("{failure:#}")),
             }
             bar.inc(1);
+            if interrupt.signal().is_some() {
+                break 'rounds;
+            }
         }
         if let Some(file) = file.as_ref().filter(|file| !file.is_stream()) {
             export(file, &results, measurements)?;
         }
     }
-    if let Some(file) = file.filter(OutputFile::is_stream) {
+    if let Some(file) = file.filter(|file| file.is_stream() || interrupt.signal().is_some()) {
         export(&file, &results, measurements)?;
     }
     bar.finish_and_clear();
@@ -116,6 +118,9 @@ pub fn run(
         text += &super::busy(before.load_average);
     }
     terminal::print(&text)?;
+    if let Some(signal) = interrupt.signal() {
+        return Ok(super::interrupted(signal));
+    }
     let failed = results.iter().any(|result| result.failure.is_some());
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -53,7 +53,7 @@ pub fn run(args: &OversubArgs, common: &Common) -> anyhow::Result<ExitCode> {
     };
     let seats = args.options.seats(false)?;
     let settings = args.options.settle([args.workload(role)])?;
-    let common = Common { rounds: common.rounds.or(Some(7)), ..common.clone() };
+    let common = Common { runs: common.runs.or(Some(7)), ..common.clone() };
     let points = series::points(settings, &locks, role);
     let series = Series::run("oversub", points, seats, &args.options, &common)?;
     series.finish(&render(&series, role))

@@ -12,6 +12,14 @@ use std::process::ExitCode;
 
 /// Arguments of `lockswap bench readers`.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Keys of --set: lines of memory that writers write and readers read [default: 4]; reading, writing,
+outside: steps computed by a reader inside, by a writer inside, and between two operations [default:
+32, 32, 128].
+
+Examples:
+  lockswap bench readers --rwlock rw-futex,bravo --reads 50,99
+  lockswap bench readers --set reading=1000 --threads 2,4")]
 pub struct ReadersArgs {
     /// Read-write locks to measure, besides the baselines [default: all]
     #[arg(long, value_name = "ID", value_delimiter = ',')]
@@ -23,16 +31,16 @@ pub struct ReadersArgs {
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', value_parser = series::percent, default_value = "90")]
     reads: Vec<u32>,
     /// Lines of memory that writers write and readers read
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, hide = true, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     lines: u32,
     /// Steps that a reader computes inside; a step is six instructions of one cycle
-    #[arg(long, value_name = "STEPS", default_value_t = 32)]
+    #[arg(long, hide = true, value_name = "STEPS", default_value_t = 32)]
     reading: u64,
     /// Steps that a writer computes inside
-    #[arg(long, value_name = "STEPS", default_value_t = 32)]
+    #[arg(long, hide = true, value_name = "STEPS", default_value_t = 32)]
     writing: u64,
     /// Steps computed between two operations
-    #[arg(long, value_name = "STEPS", default_value_t = 128)]
+    #[arg(long, hide = true, value_name = "STEPS", default_value_t = 128)]
     outside: u64,
     #[command(flatten)]
     options: Options,
@@ -40,13 +48,12 @@ pub struct ReadersArgs {
 
 /// The read-write locks: the baselines, then `wanted`, or all if that is empty.
 pub fn rwlocks(wanted: &[String]) -> Result<Vec<String>, UserError> {
-    wanted.iter().try_for_each(|lock| selection::known(Role::RwLock, lock))?;
+    let wanted: Vec<&str> = wanted.iter().map(|lock| selection::known(Role::RwLock, lock)).collect::<Result<_, _>>()?;
     let mut locks = vec![PLAIN.to_owned(), INTERPOSED.to_owned()];
-    let all = registry::ids(Role::RwLock).map(str::to_owned);
-    let chosen: Vec<String> = if wanted.is_empty() { all.collect() } else { wanted.to_vec() };
+    let chosen = if wanted.is_empty() { registry::ids(Role::RwLock).collect() } else { wanted };
     for lock in chosen {
-        if !locks.contains(&lock) {
-            locks.push(lock);
+        if !locks.iter().any(|present| present == lock) {
+            locks.push(lock.to_owned());
         }
     }
     Ok(locks)
@@ -101,7 +108,9 @@ fn render(series: &Series, locks: usize) -> String {
     let mut table = terminal::table(&headings, &numeric);
     for group in series.measured.chunks(locks.max(1)) {
         for own in group {
-            table.add_row(row(own, &group[0]).unwrap_or_default());
+            if let Some(row) = row(own, &group[0]) {
+                table.add_row(row);
+            }
         }
     }
     let rounds = series.measured.iter().map(|measured| measured.rounds.len()).max().unwrap_or_default();

@@ -36,7 +36,7 @@ pub struct Options {
     /// Seed of the threads' random numbers in the first round; the next rounds have the next seeds
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Another value for a parameter of the workload, by its name in files (docs/workloads.md); repeatable
+    /// Another value for a parameter of the workload (docs/workloads.md; an unknown KEY gets the list); repeatable
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     pub set: Vec<(String, String)>,
 }
@@ -86,12 +86,12 @@ pub fn usual_threads() -> usize {
 
 /// The locks to measure: the `baselines`, then those asked for, or if there are none the `standard` ones.
 pub fn locks(common: &Common, role: Role, baselines: &[&str], standard: &[&str]) -> Result<Vec<String>, UserError> {
-    common.lock.iter().try_for_each(|lock| selection::known(role, lock))?;
+    let wanted: Vec<&str> = common.lock.iter().map(|lock| selection::known(role, lock)).collect::<Result<_, _>>()?;
     let mut locks: Vec<String> = baselines.iter().map(|lock| (*lock).to_owned()).collect();
     let chosen: Vec<&str> = match (common.all, common.lock.is_empty()) {
         (true, _) => registry::ids(role).collect(),
         (false, true) => standard.to_vec(),
-        (false, false) => common.lock.iter().map(String::as_str).collect(),
+        (false, false) => wanted,
     };
     for lock in chosen {
         if !locks.iter().any(|present| present == lock) {
@@ -165,6 +165,8 @@ pub struct Series {
     pub measured: Vec<Measured>,
     /// Load average before it began, if the machine was busy.
     busy: Option<f64>,
+    /// The signal that ended it early.
+    signal: Option<i32>,
 }
 
 /// What the points of a series have in common.
@@ -179,7 +181,7 @@ impl Series {
     /// As if this had been measured.
     #[cfg(test)]
     pub fn of(measured: Vec<Measured>) -> Self {
-        Self { measured, busy: None }
+        Self { measured, busy: None, signal: None }
     }
 
     /// Measures all points of the workload called `name`, on `seats`. What one of them cannot do is noted, the others go on.
@@ -201,11 +203,13 @@ impl Series {
                 Ok(Measured { point, environment, rounds: Vec::new(), failure: None })
             })
             .collect();
-        let mut series = Self { measured: measured?, busy: before.is_busy().then_some(before.load_average) };
+        let busy = before.is_busy().then_some(before.load_average);
+        let mut series = Self { measured: measured?, busy, signal: None };
         let setup = Setup { name, machine: results::Machine::here(), options, seats };
-        let rounds = common.rounds.unwrap_or(ROUNDS);
+        let rounds = common.runs.unwrap_or(ROUNDS);
         let bar = crate::compare::bar(u64::from(rounds) * series.measured.len() as u64);
-        for round in 0..rounds {
+        let interrupt = super::interrupt()?;
+        'rounds: for round in 0..rounds {
             for index in 0..series.measured.len() {
                 let measured = &mut series.measured[index];
                 if measured.failure.is_some() {
@@ -214,13 +218,19 @@ impl Series {
                 bar.set_message(format!("{}, {} threads", measured.point.lock, measured.point.workload.threads()));
                 measured.measure(&setup, round);
                 bar.inc(1);
+                series.signal = interrupt.signal();
+                if series.signal.is_some() {
+                    // A terminal interrupts the measuring process, too, which is no failure of the lock's.
+                    series.measured[index].failure = None;
+                    break 'rounds;
+                }
                 if let Some(file) = file.as_ref().filter(|file| !file.is_stream()) {
                     series.export(file, &setup)?;
                 }
             }
         }
         bar.finish_and_clear();
-        if let Some(file) = file.filter(OutputFile::is_stream) {
+        if let Some(file) = file.filter(|file| file.is_stream() || series.signal.is_some()) {
             series.export(&file, &setup)?;
         }
         Ok(series)
@@ -274,6 +284,9 @@ impl Series {
             text += &super::busy(load);
         }
         terminal::print(&text)?;
+        if let Some(signal) = self.signal {
+            return Ok(super::interrupted(signal));
+        }
         Ok(if failed { std::process::ExitCode::FAILURE } else { std::process::ExitCode::SUCCESS })
     }
 

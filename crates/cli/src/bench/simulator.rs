@@ -1,4 +1,5 @@
-//! `lockswap bench simulator`: how fast the simulated machine is on this one, next to what it is meant to be.
+//! `lockswap bench simulator`: how fast the simulated machine is on this one; with `--targets`, next to what it is meant
+//! to be.
 
 use super::{prepare, Common, Quartiles};
 use crate::results::Machine;
@@ -97,10 +98,11 @@ impl Speed {
 pub fn run(common: &Common) -> anyhow::Result<ExitCode> {
     let file = prepare(common)?;
     let before = Host::here();
-    let rounds = common.rounds.unwrap_or(ROUNDS);
+    let rounds = common.runs.unwrap_or(ROUNDS);
     let mut speeds: Vec<Speed> = CASES.iter().flat_map(speeds_of).collect();
     let bar = crate::compare::bar(u64::from(rounds) * speeds.len() as u64);
-    for _ in 0..rounds {
+    let interrupt = super::interrupt()?;
+    'rounds: for _ in 0..rounds {
         for index in 0..speeds.len() {
             let speed = &mut speeds[index];
             bar.set_message(format!("{}, {} threads", speed.lock, speed.threads));
@@ -109,18 +111,21 @@ pub fn run(common: &Common) -> anyhow::Result<ExitCode> {
             if let Some(file) = file.as_ref().filter(|file| !file.is_stream()) {
                 export(file, &speeds)?;
             }
+            if interrupt.signal().is_some() {
+                break 'rounds;
+            }
         }
     }
     bar.finish_and_clear();
     if let Some(file) = file.filter(OutputFile::is_stream) {
         export(&file, &speeds)?;
     }
-    let mut text = format!("{}\n\n{}", before.words(), table(&speeds));
+    let mut text = format!("{}\n\n{}", before.words(), table(&speeds, common.targets));
     if before.is_busy() {
         text += &super::busy(before.load_average);
     }
     terminal::print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(interrupt.signal().map_or(ExitCode::SUCCESS, super::interrupted))
 }
 
 fn speeds_of(case: &Case) -> impl Iterator<Item = Speed> + '_ {
@@ -148,33 +153,45 @@ fn measure(speed: &mut Speed) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn table(speeds: &[Speed]) -> String {
-    let headings = ["lock", "threads", "machine", "memory operations", "CPU time", "per CPU-second", "target", ""];
-    let mut table = terminal::table(&headings, &[1, 3, 4, 5, 6]);
-    for speed in speeds {
-        table.add_row([
+/// The table, with `targets` and whether each is met where they are wanted.
+fn table(speeds: &[Speed], targets: bool) -> String {
+    let mut headings = vec!["lock", "threads", "machine", "memory operations", "CPU time", "per CPU-second"];
+    if targets {
+        headings.extend(["target", ""]);
+    }
+    let numeric: Vec<usize> = [1, 3, 4, 5, 6].into_iter().filter(|column| *column < headings.len()).collect();
+    let mut table = terminal::table(&headings, &numeric);
+    let measured = || speeds.iter().filter(|speed| !speed.cpu_seconds.is_empty());
+    for speed in measured() {
+        let mut row = vec![
             speed.lock.to_owned(),
             speed.threads.to_string(),
             speed.machine.to_owned(),
             format!("{:.2} M", speed.memory_operations as f64 / 1e6),
             format!("{:.3} s", speed.cpu_seconds()),
             format!("{:.1} M", speed.rate()),
+        ];
+        let target = [
             match speed.target {
                 Target::MillionsPerCpuSecond(least) => format!(">= {least} M"),
                 Target::CpuSeconds(most) => format!("<= {most} s"),
                 Target::Ends => "ends".to_owned(),
             },
             if speed.reached() { "ok" } else { "MISS" }.to_owned(),
-        ]);
+        ];
+        row.extend(target.into_iter().filter(|_| targets));
+        table.add_row(row);
     }
     let rounds = speeds.first().map_or(0, |speed| speed.cpu_seconds.len());
-    let reached = speeds.iter().filter(|speed| speed.reached()).count();
-    format!(
-        "{}\n20 ms of virtual time of counter, and of oversub with 4095 threads; medians of {rounds} rounds on one CPU.\n\
-         {reached} of {} targets reached.\n",
+    let mut text = format!(
+        "{}\n20 ms of virtual time of counter, and of oversub with 4095 threads; medians of {rounds} rounds on one CPU.\n",
         terminal::lines(&table),
-        speeds.len(),
-    )
+    );
+    if targets {
+        let reached = measured().filter(|speed| speed.reached()).count();
+        text += &format!("{reached} of {} targets reached.\n", measured().count());
+    }
+    text
 }
 
 fn export(file: &OutputFile, speeds: &[Speed]) -> anyhow::Result<()> {
@@ -207,7 +224,8 @@ mod tests {
         let fast = speed(Target::MillionsPerCpuSecond(10.0), vec![9.0, 1.0, 2.0]);
         let slow = speed(Target::CpuSeconds(1.0), vec![1.5]);
         assert_eq!((fast.rate(), fast.reached(), slow.reached()), (10.0, true, false));
-        let text = table(&[fast, slow]);
+        assert!(!table(std::slice::from_ref(&fast), false).contains("10 M"));
+        let text = table(&[fast, slow], true);
         assert!(text.contains(">= 10 M  ok") && text.contains("<= 1 s  MISS"), "{text}");
         assert!(text.contains("1 of 2 targets reached"), "{text}");
         assert!(!speed(Target::Ends, Vec::new()).reached());

@@ -45,12 +45,19 @@ impl Usual {
 
 /// Arguments of `lockswap bench counter`.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Keys of --set: inside, outside: steps computed inside the lock and between two acquisitions [default:
+0]; a step is six instructions of one cycle.
+
+Examples:
+  lockswap bench counter --set inside=100 --set outside=400
+  lockswap bench counter --lock mcs_spin,ticket --threads 1,2,4 --handoffs")]
 pub struct CounterArgs {
     /// Steps computed inside the lock; a step is six instructions of one cycle
-    #[arg(long, value_name = "STEPS", default_value_t = 0)]
+    #[arg(long, hide = true, value_name = "STEPS", default_value_t = 0)]
     inside: u64,
     /// Steps computed between two acquisitions
-    #[arg(long, value_name = "STEPS", default_value_t = 0)]
+    #[arg(long, hide = true, value_name = "STEPS", default_value_t = 0)]
     outside: u64,
     #[command(flatten)]
     usual: Usual,
@@ -58,15 +65,23 @@ pub struct CounterArgs {
 
 /// Arguments of `lockswap bench kv`.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Keys of --set: keys, half of which are in the map at first [default: 1024]; updates: inserts and
+removes, percent [default: 20]; inside, external: steps computed inside the lock and between two
+operations [default: 0].
+
+Examples:
+  lockswap bench kv --lock mcs_spin,cna --threads 1,2,4 --set keys=4096
+  lockswap bench kv --set updates=50 --waits")]
 pub struct KvArgs {
     /// Keys; half of them are in the map at first
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    #[arg(long, hide = true, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     keys: u64,
     /// Share of inserts and removes, percent
-    #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = series::percent)]
+    #[arg(long, hide = true, value_name = "PERCENT", default_value_t = 20, value_parser = series::percent)]
     updates: u32,
     /// Steps computed between two operations: the external work, of which the paper's figure 6 has none
-    #[arg(long, value_name = "STEPS", default_value_t = 0)]
+    #[arg(long, hide = true, value_name = "STEPS", default_value_t = 0)]
     external: u64,
     #[command(flatten)]
     usual: Usual,

@@ -128,7 +128,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FILE", hide = true)]
     export_md: Option<PathBuf>,
     /// The program and its arguments; without one, a built-in contended key-value workload is compared
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_names = ["PROGRAM", "ARGS"])]
+    #[arg(trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
     command: Vec<OsString>,
 }
 

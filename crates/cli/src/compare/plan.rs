@@ -188,14 +188,14 @@ fn locks(args: &CompareArgs) -> Result<Vec<Locks>, UserError> {
     };
     let mut mutexes: Vec<&str> = Vec::new();
     for id in chosen {
-        let id = published(Role::Mutex, id)?;
+        let id = known(Role::Mutex, id)?;
         if !mutexes.contains(&id) {
             mutexes.push(id);
         }
     }
     let mut rwlocks: Vec<Option<&str>> = Vec::new();
     for id in &args.rwlock {
-        let id = Some(published(Role::RwLock, id.trim())?);
+        let id = Some(known(Role::RwLock, id.trim())?);
         if !rwlocks.contains(&id) {
             rwlocks.push(id);
         }
@@ -222,12 +222,6 @@ fn locks(args: &CompareArgs) -> Result<Vec<Locks>, UserError> {
         }
     }
     Ok(rows)
-}
-
-/// The published form of a lock's name.
-fn published(role: Role, id: &str) -> Result<&'static str, UserError> {
-    known(role, id)?;
-    Ok(registry::find(role, id).map_or("", |entry| entry.info.id))
 }
 
 fn variants(args: &CompareArgs, command: &[OsString]) -> Result<Vec<Variant>, UserError> {

@@ -32,12 +32,13 @@ pub use plan::Plan;
 
 const EXAMPLES: &str = "\
 Examples:
-  lockswap sim --machine xeon-e5-2699v3 --workload kv --locks mcs_spin,cna,ticket --threads 1,2,8,36,70
-  lockswap sim --machine amd-2990wx --workload ncs --locks ron,mcs_spin --threads 64 --set ncs=1us,10us
-  lockswap sim --machine apple-m1 --workload epochs --locks asl --threads 8 --set slo=20us,50us,100us
+  lockswap sim --workload kv --lock mcs_spin,cna,ticket --threads 1,8,36,70
+  lockswap sim --machine amd-2990wx --workload ncs --lock ron --set ncs=1us,10us
+  lockswap sim --machine apple-m1 --workload epochs --lock asl --set slo=20us,50us
   lockswap sim --machine host --workload ncs --threads 1,2,4,8
   lockswap sim --workload oversub --all --export-json oversub.json
-  lockswap sim --machine ./mine.toml --set latency.remote=200 --plot throughput=curve.svg
+  lockswap sim --machine ./mine.toml --set latency.remote=200
+  lockswap sim --plot throughput=curve.svg
 
 Machines: xeon-e5-2699v3, xeon-e7-8895v3, xeon-8s192c, amd-2990wx, opteron-a64, epyc-7742-2s,
 apple-m1, hikey970, intel-hybrid, host (this machine, as a probe of it finds it), or the path of a machine file.
@@ -60,8 +61,8 @@ pub struct SimArgs {
     #[arg(long, value_name = "NAME", default_value = "counter")]
     workload: String,
     /// Locks [default: mcs_spin,cna,ticket,ttas, or what suits the workload]
-    #[arg(long, alias = "lock", value_name = "ID", value_delimiter = ',', conflicts_with = "all")]
-    locks: Vec<String>,
+    #[arg(long, alias = "locks", value_name = "ID,ID,...", value_delimiter = ',', conflicts_with = "all")]
+    lock: Vec<String>,
     /// Simulate every lock
     #[arg(long)]
     all: bool,
@@ -76,7 +77,8 @@ pub struct SimArgs {
     /// Seed of all chance; the same one gives the same numbers on every machine
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Runs of each lock and number of threads, with seeds from --seed on; tables show medians
+    /// Runs of each lock and number of threads, with seeds from --seed on; tables show medians. It is not called --runs
+    /// because one seed gives the same numbers in all runs
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     seeds: u32,
     /// Another value for a key of the workload (keys=4096), or several (ncs=1us,10us), or another one for a key of the
@@ -134,9 +136,7 @@ pub fn run(args: SimArgs) -> anyhow::Result<ExitCode> {
         if let Some(signal) = interrupt.signal() {
             files.write(&plan, rows, false)?;
             terminal::print(&output::table(&plan, &output::points(&plan, rows)))?;
-            // Nobody can stop a simulation from outside: it ends with the process.
-            let _ = writeln!(io::stderr(), "interrupted: the table shows what was simulated until then");
-            std::process::exit(128 + signal);
+            give_up(signal, "the table shows what was simulated until then");
         }
         written.now_and_then(rows, || files.write(&plan, rows, true))
     })?;
@@ -158,6 +158,12 @@ pub fn run(args: SimArgs) -> anyhow::Result<ExitCode> {
     // Not an error of the command's: what it found.
     let _ = write!(io::stderr(), "{failures}");
     Ok(ExitCode::FAILURE)
+}
+
+/// Ends the process after a signal. Nobody can stop a simulation from outside: it ends with the process.
+fn give_up(signal: i32, what: &str) -> ! {
+    let _ = writeln!(io::stderr(), "interrupted: {what}");
+    std::process::exit(128 + signal)
 }
 
 /// Tells who looks at a long table that there are pictures.
@@ -234,9 +240,13 @@ impl Throttle {
     }
 }
 
-/// Makes all runs, on all CPUs of the host; results are in the order of the jobs.
-pub fn run_all(jobs: &[Job<'_>]) -> Vec<Row> {
-    run_each(jobs, |_| Ok(())).unwrap_or_default().into_iter().flatten().collect()
+/// Makes all runs, on all CPUs of the host; results are in the order of the jobs. `look` is called every now and then.
+pub fn run_all(jobs: &[Job<'_>], look: impl Fn()) -> Vec<Row> {
+    let looked = |_: &[Option<Row>]| {
+        look();
+        Ok(())
+    };
+    run_each(jobs, looked).unwrap_or_default().into_iter().flatten().collect()
 }
 
 /// How often somebody looks whether the user wants no more.

@@ -7,6 +7,7 @@ use lockswap_workloads::invalid::Invalid;
 
 use super::SimArgs;
 use crate::error::UserError;
+use crate::selection::no_such_lock;
 
 /// What sets each workload apart, `KEY=VALUE`, and the workload.
 type Variants = Vec<(String, Workload)>;
@@ -44,6 +45,11 @@ pub fn machine(name: &str, changes: &[(String, String)]) -> Result<Machine, User
     Ok(Machine::parse(name, &text, changes)?)
 }
 
+/// The published name of the lock that `id` names among those that can be simulated.
+pub(super) fn find(role: Role, id: &str) -> Option<&'static str> {
+    registry::find(role, id.trim()).filter(|entry| !entry.path.is_empty()).map(|entry| entry.info.id)
+}
+
 /// The ids of the locks that can be simulated: those of the catalogue, not glibc's.
 pub(super) fn simulated(role: Role) -> impl Iterator<Item = &'static str> {
     registry::ENTRIES
@@ -67,17 +73,17 @@ fn locks(args: &SimArgs, role: Role) -> Result<Vec<String>, UserError> {
         name if name.starts_with("epochs") => &["mcs_spin", "asl"],
         _ => &["mcs_spin", "cna", "ticket", "ttas"],
     };
-    let chosen: Vec<&str> = match (args.all, args.locks.is_empty()) {
+    let chosen: Vec<&str> = match (args.all, args.lock.is_empty()) {
         (false, true) if role == Role::Mutex => standard.to_vec(),
-        (false, false) => args.locks.iter().map(String::as_str).collect(),
+        (false, false) => args.lock.iter().map(String::as_str).collect(),
         _ => simulated(role).collect(),
     };
     let mut locks: Vec<String> = Vec::new();
     for lock in chosen {
-        if !simulated(role).any(|id| id == lock) {
+        let lock = find(role, lock).ok_or_else(|| {
             let what = format!("there is no {} lock '{lock}' to simulate", role.name());
-            return Err(Invalid::unknown(what, lock, simulated(role)).into());
-        }
+            no_such_lock(what, lock, simulated(role))
+        })?;
         if !locks.iter().any(|known| known == lock) {
             locks.push(lock.to_owned());
         }

@@ -9,12 +9,14 @@ use anyhow::Context;
 use lockswap_platform::parse_duration;
 use lockswap_sim::{Job, Machine, Workload};
 use lockswap_study::export::OutputFile;
+use lockswap_study::runner::Interrupt;
 use lockswap_workloads::report::Report;
 use serde::{Deserialize, Serialize};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::{plan, run_all, why, Row};
+use super::{give_up, plan, run_each, why, Row};
 use crate::error::{UserError, USAGE};
-use crate::terminal;
+use crate::{picture, terminal};
 
 const CLAIMS: &str = include_str!("claims.toml");
 
@@ -241,13 +243,38 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
             }
         }
     }
-    let rows = run_all(&jobs);
-    let mut rest = needs.into_iter();
+    let finish = |rows: &[Option<Row>]| -> anyhow::Result<()> {
+        let outcomes = outcomes(&claims, &needs, rows, args.seeds);
+        terminal::print(&table(&outcomes, args.seeds))?;
+        let Some(file) = &json else { return Ok(()) };
+        let document = serde_json::json!({ "schema": 1, "seeds": args.seeds, "claims": outcomes });
+        picture::replace(file, &serde_json::to_vec_pretty(&document)?)
+    };
+    let interrupt = Interrupt::on(&[SIGINT, SIGTERM, SIGHUP])?;
+    let rows = run_each(&jobs, |rows| {
+        if let Some(signal) = interrupt.signal() {
+            finish(rows)?;
+            give_up(signal, "the table shows what was simulated until then");
+        }
+        Ok(())
+    })?;
+    finish(&rows)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What became of the claims, as far as all runs with one seed at least have been made.
+fn outcomes<'a>(claims: &'a [Claim], needs: &[usize], rows: &[Option<Row>], seeds: u32) -> Vec<Outcome<'a>> {
+    let mut rest = needs;
     let mut outcomes = Vec::new();
-    for claim in &claims {
-        let (mut simulated, mut failures) = (Vec::new(), Vec::new());
-        for _ in 0..args.seeds {
-            let own: Vec<&Row> = rest.by_ref().take(1 + claim.to.len()).map(|index| &rows[index]).collect();
+    for claim in claims {
+        let (mut simulated, mut failures, mut complete) = (Vec::new(), Vec::new(), 0);
+        for _ in 0..seeds {
+            let (own, next) = rest.split_at(1 + claim.to.len());
+            rest = next;
+            let Some(own) = own.iter().map(|index| rows[*index].as_ref()).collect::<Option<Vec<&Row>>>() else {
+                continue;
+            };
+            complete += 1;
             simulated.extend(claim.number(&own));
             failures.extend(own.iter().filter_map(|row| {
                 Some(format!("{} with {} threads: {}", row.lock, row.threads, why(row.outcome.as_ref().err()?)))
@@ -255,15 +282,11 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<ExitCode> {
         }
         let mean = (!simulated.is_empty()).then(|| simulated.iter().sum::<f64>() / simulated.len() as f64);
         let agrees = mean.is_some_and(|mean| (claim.agree[0]..=claim.agree[1]).contains(&mean));
-        outcomes.push(Outcome { claim, simulated, mean, agrees, failures });
+        if complete > 0 {
+            outcomes.push(Outcome { claim, simulated, mean, agrees, failures });
+        }
     }
-    terminal::print(&table(&outcomes, args.seeds))?;
-    if let Some(file) = json {
-        let document = serde_json::json!({ "schema": 1, "seeds": args.seeds, "claims": outcomes });
-        file.replace(&serde_json::to_vec_pretty(&document)?)
-            .with_context(|| format!("cannot write {}", file.path().display()))?;
-    }
-    Ok(ExitCode::SUCCESS)
+    outcomes
 }
 
 fn digits(number: f64) -> String {

@@ -94,10 +94,11 @@ fn advice(curve: &Curve) -> String {
         Some("ticket") => ["asl", " --asl-fifo ticket"],
         Some(_) => ["asl", " --asl-fifo cna"],
     };
+    let environment: String = MACHINE.into_iter().filter_map(declared).collect();
     format!(
         "knee: {}, {gain:.2} times the throughput of {}: the lowest target with 90% of the gain\n\
          in the program:  lockswap_epoch_end({}, {slo});\n\
-         from outside:    lockswap run --lock {lock}{below} --slo {}={} -- {}\n",
+         from outside:    {environment}lockswap run --lock {lock}{below} --slo {}={} -- {}\n",
         time_in_words(slo as f64),
         curve.fifo,
         curve.epoch,
@@ -105,6 +106,15 @@ fn advice(curve: &Curve) -> String {
         duration::as_option(slo),
         curve.command.join(" "),
     ) + at_the_edge(curve)
+}
+
+/// Variables that say what the machine is like; what was found with them holds with them.
+const MACHINE: [&str; 3] = ["LOCKSWAP_BIG", "LOCKSWAP_LEVEL", "LOCKSWAP_TOPOLOGY"];
+
+/// The variable as a shell takes it, if it is set.
+fn declared(name: &str) -> Option<String> {
+    let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
+    Some(format!("{name}={value} "))
 }
 
 /// What to say about a knee at an end of the range.
@@ -228,6 +238,7 @@ mod tests {
         assert!(row("40.0 us").contains("1.95") && row("40.0 us").ends_with("<- knee"), "{text}");
         assert!(text.contains("lockswap_epoch_end(5, 40000);"), "{text}");
         assert!(text.contains("lockswap run --lock asl --slo 5=40us -- ./program"), "{text}");
+        assert!(!text.contains("higher --to"), "{text}");
     }
 
     #[test]

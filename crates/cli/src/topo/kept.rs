@@ -102,6 +102,18 @@ impl RouteHere {
             return Ok(route);
         }
         if let Some(declared) = declared_route()? {
+            let (known, unknown): (Vec<usize>, Vec<usize>) = declared.iter().partition(|cpu| own.contains(**cpu));
+            let list = crate::little::list;
+            if !unknown.is_empty() {
+                let which = format!("LOCKSWAP_ROUTE names CPUs that this process may not use: {}", list(&unknown));
+                route.ignored = Some(match known.is_empty() {
+                    true => format!("LOCKSWAP_ROUTE is ignored, for it names none of the CPUs {own}"),
+                    false => which,
+                });
+            }
+            if known.is_empty() {
+                return Ok(route);
+            }
             return Ok(Self { cpus: through(own, declared), origin: Origin::Declared, ..route });
         }
         let Some(kept) = Kept::here() else { return Ok(route) };

@@ -89,6 +89,12 @@ impl Machine {
             let cpus = allowed.unwrap_or(CpuSet::EMPTY);
             return Err(cannot_read(&source, &format!("of the CPUs that may be used ({cpus}) none is online")));
         }
+        let online = topology.online();
+        if let Some(big) = settings.big.filter(|big| is_here && big.and(online).is_empty()) {
+            let what = format!("LOCKSWAP_BIG={big} names none of the CPUs {online}: all of them would be little");
+            let remedy = "name some of them, or unset LOCKSWAP_BIG";
+            return Err(UserError::new(what, remedy).with_status(USAGE));
+        }
         settings.apply(&mut topology);
         let (level, reason) = match is_here {
             true => judge(files, &mut topology, &settings),

@@ -4,7 +4,7 @@ use serde_json::Value;
 /// Gives the standard output and the exported file of one round.
 fn bench(args: &[&str]) -> (String, Value) {
     let place = Place::new();
-    let output = place.output(&[&["bench", "--rounds", "1", "--export-json", "bench.json"], args].concat());
+    let output = place.output(&[&["bench", "--runs", "1", "--export-json", "bench.json"], args].concat());
     assert!(output.status.success(), "{args:?}: {}{}", text(&output.stdout), text(&output.stderr));
     let exported = std::fs::read(place.path("bench.json")).unwrap();
     (text(&output.stdout), serde_json::from_slice(&exported).unwrap())
@@ -70,7 +70,7 @@ fn direct_measures_each_lock_twice() {
 /// How fast it is depends on who else runs; what was run does not.
 #[test]
 fn the_simulator_is_measured_next_to_its_targets() {
-    let (shown, exported) = bench(&["simulator"]);
+    let (shown, exported) = bench(&["simulator", "--targets"]);
     assert!(shown.contains(">= 10 M") && shown.contains("of 8 targets reached"), "{shown}");
     let runs = exported["runs"].as_array().unwrap();
     let threads: Vec<_> = runs.iter().map(|run| run["threads"].as_u64().unwrap()).collect();

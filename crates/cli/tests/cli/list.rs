@@ -137,3 +137,59 @@ fn the_pages_of_the_locks_are_those_that_the_command_writes() {
     );
     assert!(fresh.len() > 50);
 }
+
+/// What the command shows on a terminal of so many columns.
+fn on_a_terminal(place: &Place, columns: u16, args: &str) -> Option<String> {
+    let own = place.lockswap(&[]);
+    let mut command = std::process::Command::new("script");
+    let typed = format!("stty cols {columns}; exec {} list {args}", env!("CARGO_BIN_EXE_lockswap"));
+    command.args(["-qec", &typed, "/dev/null"]).current_dir(place.dir.path()).stdin(std::process::Stdio::null());
+    for (name, value) in own.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let Ok(output) = command.output() else {
+        eprintln!("skipped: script (Debian package bsdutils) is not there");
+        return None;
+    };
+    assert!(output.status.success(), "{}", text(&output.stdout));
+    Some(text(&output.stdout).replace('\r', ""))
+}
+
+#[test]
+fn the_list_and_the_pages_fit_the_terminal() {
+    let place = Place::new();
+    for columns in [60, 80, 200] {
+        for args in ["", "--family numa", "mcs_stp", "pthread"] {
+            let Some(shown) = on_a_terminal(&place, columns, args) else { return };
+            let widest = shown.lines().max_by_key(|line| line.chars().count()).unwrap();
+            assert!(widest.chars().count() <= usize::from(columns), "{columns}, {args}: {widest}");
+            assert!(shown.lines().count() > 8, "{columns}, {args}: {shown}");
+        }
+    }
+}
+
+#[test]
+fn one_lock_has_a_page_and_one_family_a_table() {
+    let place = Place::new();
+    let page = text(&place.output(&["list", "MCS-stp"]).stdout);
+    for part in ["Mutex (--lock mcs_stp)", "Mellor-Crummey", "bytes per acquisition", "checked", "crates/locks/src/"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(!page.contains("](") && !page.contains('|') && !page.contains('`'), "{page}");
+    let both = text(&place.output(&["list", "ttas"]).stdout);
+    assert!(both.contains("(--lock ttas)") && both.contains("(--spin ttas, the default)"), "{both}");
+    let numa = text(&place.output(&["list", "--family", "NUMA"]).stdout);
+    assert!(numa.contains("cna") && !numa.contains("mcs_spin\n") && !numa.contains("rwlock locks"), "{numa}");
+    let json: Value = serde_json::from_slice(&place.output(&["list", "--family", "numa", "--json"]).stdout).unwrap();
+    assert!(json.as_array().is_some_and(|locks| locks.iter().all(|lock| lock["family"] == "numa") && locks.len() > 5));
+    let json: Value = serde_json::from_slice(&place.output(&["list", "ttas", "--json"]).stdout).unwrap();
+    assert_eq!(json.as_array().map(Vec::len), Some(2));
+    for (args, said) in [(&["list", "mcs_spni"][..], "'mcs_spin'"), (&["list", "--family", "nuna"], "'numa'")] {
+        let output = place.output(args);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(said), "{}", text(&output.stderr));
+    }
+}

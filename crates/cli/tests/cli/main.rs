@@ -142,7 +142,9 @@ fn a_reader_that_goes_away_makes_no_panic() {
 #[test]
 fn every_help_page_has_an_example() {
     let place = Place::new();
-    for subcommand in ["run", "compare", "slo", "list", "doctor", "preload-path", "bench", "sim", "torture"] {
+    for subcommand in
+        ["run", "compare", "slo", "list", "doctor", "preload-path", "bench", "sim", "torture", "install-docs"]
+    {
         let help = text(&place.output(&[subcommand, "--help"]).stdout);
         assert!(help.contains("Example"), "{subcommand}: {help}");
     }

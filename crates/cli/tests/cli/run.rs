@@ -107,14 +107,14 @@ fn scripts_without_an_interpreter_line_run_either_way() {
 }
 
 #[test]
-fn an_unknown_lock_is_refused_with_the_list_of_known_ones() {
+fn an_unknown_lock_is_refused_before_the_program_starts() {
     let place = Place::new();
-    for (option, known) in [("--lock", "shfllock-b"), ("--rwlock", "rw-futex"), ("--spin", "backoff")] {
+    for option in ["--lock", "--rwlock", "--spin"] {
         let output = place.output(&["run", option, "nonsense", "--", "sh", "-c", "echo ran"]);
         assert_eq!(output.status.code(), Some(2));
         assert_eq!(text(&output.stdout), "", "the program must not start");
         let error = text(&output.stderr);
-        assert!(error.contains("'nonsense'") && error.contains(known), "{error}");
+        assert!(error.contains("'nonsense'") && error.contains("'lockswap list' shows all"), "{error}");
     }
 }
 
@@ -128,7 +128,7 @@ fn a_machine_that_is_declared_wrongly_stops_the_program() {
         ("LOCKSWAP_TOPOLOGY", "2x1", "2x1", &["2x", "0x1", "nonsense"][..]),
         ("LOCKSWAP_ROUTE", "1,0", "0-3,8", &["0,x", "3-1", "4096"]),
         ("LOCKSWAP_BIG", "0", "0-3,8", &["all", "0-", ","]),
-        ("LOCKSWAP_SLO", "5=50us,-7=0", "5=50us", &["5=50", "5", "5=50us,", "5=1h"]),
+        ("LOCKSWAP_SLO", "5=50us,-7=0", "5=50us", &["5=50", "5", "5=50us,", "5=2h"]),
         ("LOCKSWAP_ASL_MAX_WINDOW", "1.5ms", "100ms", &["1.5", "ms", "-1ms"]),
         ("LOCKSWAP_LEVEL", "llc", "node llc core-kind", &["nodes", "LLC", "llc,node"]),
     ] {

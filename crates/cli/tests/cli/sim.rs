@@ -12,7 +12,7 @@ const SHORT: [&str; 9] =
 fn two_processes_find_the_same_for_one_seed() {
     let place = Place::new();
     let export = |file: &str, seed: &str, ballast: &str| {
-        let locks = ["--locks", "mcs_spin,cna,twa,ron", "--seed", seed, "--export-json", file];
+        let locks = ["--lock", "mcs_spin,cna,twa,ron", "--seed", seed, "--export-json", file];
         let run = place.lockswap(&[&SHORT[..], &locks[..]].concat()).env("BALLAST", ballast).output().unwrap();
         assert!(run.status.success(), "{}", text(&run.stderr));
         fs::read(place.path(file)).unwrap()
@@ -52,7 +52,7 @@ fn every_workload_has_results_of_the_published_form() {
         let lock = if workload == "readers" { "bravo" } else { "asl" };
         let run = place.output(
             &[
-                &["sim", "--machine", "apple-m1", "--workload", workload, "--locks", lock, "--seeds", "2"][..],
+                &["sim", "--machine", "apple-m1", "--workload", workload, "--lock", lock, "--seeds", "2"][..],
                 &["--threads", "6", "--duration", "5ms", "--export-json", "a.json"],
             ]
             .concat(),
@@ -76,7 +76,7 @@ fn every_workload_has_results_of_the_published_form() {
 #[test]
 fn tables_csv_and_pictures_are_written() {
     let place = Place::new();
-    let files = ["--locks", "ticket", "--export-csv", "a.csv", "--plot", "throughput=a.svg", "--plot", "latency=b.png"];
+    let files = ["--lock", "ticket", "--export-csv", "a.csv", "--plot", "throughput=a.svg", "--plot", "latency=b.png"];
     let run = place.output(&[&SHORT[..], &files[..]].concat());
     assert!(run.status.success(), "{}", text(&run.stderr));
     assert!(text(&run.stdout).contains("Threadripper 2990WX, 64 CPUs, simulated"));
@@ -152,7 +152,7 @@ fn a_key_with_several_values_is_swept() {
                     "amd-2990wx",
                     "--workload",
                     "ncs",
-                    "--locks",
+                    "--lock",
                     "ticket,mcs_spin",
                     "--threads",
                     "16",
@@ -203,10 +203,10 @@ fn wrong_arguments_are_refused_with_a_remedy() {
         (&["--machine", "./none.toml"], 1, "cannot read the machine file ./none.toml"),
         (&["--workload", "chess"], 2, "there is no workload 'chess'"),
         (&["--workload", "epoch"], 2, "did you mean 'epochs'? use one of: counter, kv, "),
-        (&["--locks", "mcs_spn"], 2, "did you mean 'mcs_spin'? use one of: "),
-        (&["--workload", "readers", "--locks", "mcs_spin"], 2, "there is no rwlock lock 'mcs_spin' to simulate"),
-        (&["--all", "--locks", "cna"], 2, "cannot be used with"),
-        (&["--locks", "pthread"], 2, "there is no mutex lock 'pthread' to simulate"),
+        (&["--lock", "mcs_spn"], 2, "did you mean 'mcs_spin'? 'lockswap list' shows all"),
+        (&["--workload", "readers", "--lock", "mcs_spin"], 2, "there is no rwlock lock 'mcs_spin' to simulate"),
+        (&["--all", "--lock", "cna"], 2, "cannot be used with"),
+        (&["--lock", "pthread"], 2, "there is no mutex lock 'pthread' to simulate"),
         (&["--threads", "0"], 2, "0 is not in 1..=4096"),
         (&["--threads", "1,4097"], 2, "4097 is not in 1..=4096"),
         (&["--workload", "kv", "--set", "kees=1"], 2, "did you mean 'keys'? use one of: "),
@@ -220,11 +220,11 @@ fn wrong_arguments_are_refused_with_a_remedy() {
         (&["--export-csv", "."], 1, "it is a directory"),
         (&["--set", "speed=1"], 2, "the workload has no key 'speed'"),
         (&["--set", "latency.remote=far"], 2, "latency.remote"),
-        (&["--duration", "1h"], 2, "500us, 20ms or 1s"),
+        (&["--duration", "1h"], 2, "from 1us to 60s"),
         (&["--plot", "beauty=a.svg"], 2, "'beauty' cannot be drawn"),
         (&["--export-json", "no/such/folder/a.json"], 1, "cannot write no/such/folder/a.json"),
-        (&["validate", "--locks", "ttas,nonsense"], 2, "there is no lock 'nonsense'"),
-        (&["validate", "--locks", "ttas"], 2, "has fewer than two mutex locks"),
+        (&["validate", "--lock", "ttas,nonsense"], 2, "there is no lock 'nonsense'"),
+        (&["validate", "--lock", "ttas"], 2, "has fewer than two mutex locks"),
         (&["validate", "--workloads", "epochs"], 2, "there is no workload 'epochs' to validate"),
         (&["validate", "--workloads", "ncs:speed=1"], 2, "the workload has no key 'speed'"),
         (&["validate", "--machine", "cray-1"], 2, "there is no machine 'cray-1'"),
@@ -245,7 +245,7 @@ fn no_operation_at_all_is_a_result() {
     let place = Place::new();
     let run = place.output(
         &[
-            &["sim", "--workload", "epochs", "--locks", "mcs_spin", "--threads", "72", "--duration", "1us"][..],
+            &["sim", "--workload", "epochs", "--lock", "mcs_spin", "--threads", "72", "--duration", "1us"][..],
             &["--export-json", "a.json", "--plot", "throughput=a.svg", "--plot", "latency=b.svg"],
         ]
         .concat(),
@@ -265,7 +265,7 @@ fn four_thousand_threads_run() {
         "sim",
         "--machine",
         "epyc-7742-2s",
-        "--locks",
+        "--lock",
         "futex",
         "--threads",
         "4096",
@@ -282,7 +282,7 @@ fn an_interrupted_run_keeps_what_it_has() {
     // Minutes, after a beginning of milliseconds.
     let threads = (0..1000).map(|n| (1 + n % 70).to_string()).collect::<Vec<_>>().join(",");
     let arguments =
-        ["sim", "--locks", "mcs_spin,ticket", "--threads", &threads, "--seeds", "100", "--export-json", "a.json"];
+        ["sim", "--lock", "mcs_spin,ticket", "--threads", &threads, "--seeds", "100", "--export-json", "a.json"];
     let child = place.lockswap(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_for("the first result", || place.path("a.json").exists());
     send(child.id(), "-INT");
@@ -347,8 +347,8 @@ fn a_probe_without_a_folder_needs_a_file() {
 #[test]
 fn hardware_and_simulation_stand_side_by_side() {
     let place = Place::new();
-    let what = ["--workloads", "counter,readers:reads=50", "--locks", "ttas,ticket,rw-futex,bravo"];
-    let short = ["--threads", "1,2", "--rounds", "2", "--duration", "30ms", "--simulated", "100us"];
+    let what = ["--workloads", "counter,readers:reads=50", "--lock", "ttas,ticket,rw-futex,bravo"];
+    let short = ["--threads", "1,2", "--runs", "2", "--duration", "30ms", "--simulated", "100us"];
     let files = ["--export-json", "v.json", "--export-csv", "v.csv", "--export-md", "v.md"];
     let machine = ["--machine", "amd-2990wx", "--set", "latency.memory=80"];
     let run = place.output(&[&["sim", "validate"], &what[..], &short, &files, &machine].concat());

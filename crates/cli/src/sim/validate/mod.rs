@@ -14,11 +14,14 @@ use lockswap_platform::Ns;
 use lockswap_sim::Job;
 use lockswap_study::export::OutputFile;
 use lockswap_study::machine::Machine as About;
+use lockswap_study::runner::Interrupt;
 use lockswap_workloads::workload::Workload;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::host::{say, Host};
 use super::output::why;
-use super::{run_all, DURATIONS};
+use super::{give_up, run_all, DURATIONS};
+use crate::bench::rate;
 use crate::duration::within;
 use crate::setting::pair;
 use crate::{picture, terminal};
@@ -34,7 +37,7 @@ nothing disagrees (~).
 
 Examples:
   lockswap sim validate
-  lockswap sim validate --locks mcs_spin,ticket,ttas --workloads counter,kv --threads 2 --rounds 9
+  lockswap sim validate --lock mcs_spin,ticket,ttas --workloads counter,kv --threads 2 --runs 9
   lockswap sim validate --workloads counter:inside=100:outside=400,readers --set core.hit=0.5
   lockswap sim validate --all --export-json all.json
   lockswap sim validate --export-md docs/validation-here.md";
@@ -47,8 +50,8 @@ pub struct ValidateArgs {
     #[arg(long, value_name = "NAME|FILE")]
     machine: Option<String>,
     /// Locks [default: a dozen of all families]
-    #[arg(long, value_name = "ID", value_delimiter = ',', conflicts_with = "all")]
-    locks: Vec<String>,
+    #[arg(long, alias = "locks", value_name = "ID,ID,...", value_delimiter = ',', conflicts_with = "all")]
+    lock: Vec<String>,
     /// All locks that can be simulated
     #[arg(long)]
     all: bool,
@@ -63,9 +66,9 @@ pub struct ValidateArgs {
     /// Numbers of threads, pinned as the simulated ones [default: 1, 2, 4, ... and as many as there are CPUs]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     threads: Vec<u32>,
-    /// Rounds on hardware; each runs every lock, workload and number of threads once
-    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
+    /// Runs of every lock, workload and number of threads on hardware, interleaved
+    #[arg(long, alias = "rounds", value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
     /// Measured time of each run on hardware; at least 200ms with more threads than CPUs
     #[arg(long, value_name = "TIME", default_value = "40ms", value_parser = within(DURATIONS))]
     duration: Ns,
@@ -123,11 +126,23 @@ pub fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
     let mut plan = Plan::new(args, &host)?;
     let about = About::here();
     say(&format!("about {}", plan.estimate()));
-    let measured = rounds::measure(&plan, &host)?;
+    let interrupt = Interrupt::on(&[SIGINT, SIGTERM, SIGHUP])?;
+    let measured = rounds::measure(&plan, &host, &interrupt)?;
+    let hardware = hardware_alone(&plan, &measured);
+    let look = || {
+        let Some(signal) = interrupt.signal() else { return };
+        if measured.count() == 0 {
+            give_up(signal, "nothing was measured to the end of a round");
+        }
+        // A closed stdout changes nothing any more.
+        let _ = terminal::print(&hardware);
+        give_up(signal, "the table shows what was measured on hardware; nothing is compared");
+    };
+    look();
     if plan.machine.is_none() {
         plan.simulate(host.file(&measured.probed())?)?;
     }
-    let mut findings = simulate(&plan, about, measured)?;
+    let mut findings = simulate(&plan, about, &measured, look)?;
     let mut failures = Vec::new();
     for outcome in &mut findings.outcomes {
         let title = outcome.case.title();
@@ -160,10 +175,23 @@ pub fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
     Ok(if findings.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// The table of what was measured, for those who do not wait for what is simulated.
+fn hardware_alone(plan: &Plan, measured: &Measured) -> String {
+    let mut table = terminal::table(&["workload", "lock", "throughput on hardware"], &[2]);
+    for (number, case) in plan.cases.iter().enumerate() {
+        for (lock, name) in case.locks.iter().enumerate() {
+            let throughputs: Vec<f64> = measured.runs(number, lock).map(|run| run.0).collect();
+            let median = lockswap_study::stats::median(&throughputs).map_or("-".to_owned(), rate);
+            table.add_row([case.title(), name.clone(), median]);
+        }
+    }
+    format!("{}\nMedians of {} rounds.\n", terminal::lines(&table), measured.count() - measured.left_out())
+}
+
 /// Steps that a holder is to compute in the simulation for the instructions of its map operation, which are not simulated: so
 /// many that one thread is as fast as measured, on the geometric mean of the locks. 0 for other workloads than the map's,
 /// for one with steps of its own, and where one thread was not measured.
-fn fitted_steps(plan: &Plan, measured: &Measured) -> anyhow::Result<Vec<u64>> {
+fn fitted_steps(plan: &Plan, measured: &Measured, look: impl Fn()) -> anyhow::Result<Vec<u64>> {
     let machine = plan.machine.as_ref().context("no machine")?;
     let mut fitted = vec![0; plan.cases.len()];
     for (number, case) in plan.cases.iter().enumerate() {
@@ -172,7 +200,7 @@ fn fitted_steps(plan: &Plan, measured: &Measured) -> anyhow::Result<Vec<u64>> {
             continue;
         }
         let jobs: Vec<Job<'_>> = case.locks.iter().map(|lock| plan.job(machine, case, lock, 0)).collect();
-        let times = run_all(&jobs).into_iter().enumerate().filter_map(|(lock, row)| {
+        let times = run_all(&jobs, &look).into_iter().enumerate().filter_map(|(lock, row)| {
             let throughputs: Vec<f64> = measured.runs(number, lock).map(|run| run.0).collect();
             let measured = lockswap_study::stats::median(&throughputs).filter(|median| *median > 0.0)?;
             Some(1e9 / measured - 1e9 / row.outcome.ok()?.report.throughput)
@@ -187,15 +215,15 @@ fn fitted_steps(plan: &Plan, measured: &Measured) -> anyhow::Result<Vec<u64>> {
 }
 
 /// All simulated runs, next to what was measured.
-fn simulate(plan: &Plan, about: About, measured: Measured) -> anyhow::Result<Findings<'_>> {
+fn simulate<'a>(plan: &'a Plan, about: About, measured: &Measured, look: impl Fn()) -> anyhow::Result<Findings<'a>> {
     let machine = plan.machine.as_ref().context("no machine")?;
-    let fitted = fitted_steps(plan, &measured)?;
+    let fitted = fitted_steps(plan, measured, &look)?;
     let of_case = |(case, steps): (_, &u64)| {
         let (case, steps): (&Case, u64) = (case, *steps);
         case.locks.iter().map(move |lock| plan.job(machine, case, lock, steps))
     };
     let jobs: Vec<Job<'_>> = plan.cases.iter().zip(&fitted).flat_map(of_case).collect();
-    let mut rows = run_all(&jobs).into_iter();
+    let mut rows = run_all(&jobs, look).into_iter();
     let lines = |counts| measured.lines(counts).collect();
     let mut findings = Findings {
         plan,

@@ -11,8 +11,9 @@ use lockswap_workloads::{counter, kv, ncs};
 
 use super::ValidateArgs;
 use crate::error::{UserError, USAGE};
+use crate::selection::no_such_lock;
 use crate::sim::host::{Host, NAME};
-use crate::sim::plan::{machine, simulated};
+use crate::sim::plan::{find, machine, simulated};
 
 /// Locks of all families, the well-known ones.
 const MUTEXES: [&str; 12] = [
@@ -99,17 +100,21 @@ impl Plan {
         let workloads = workloads.collect::<Result<Vec<_>, UserError>>()?;
         let role_of = |workload: &Workload| if workload.wants_rwlocks() { Role::RwLock } else { Role::Mutex };
         let known: Vec<&str> = workloads.iter().flat_map(|(_, workload)| simulated(role_of(workload))).collect();
-        if let Some(lock) = args.locks.iter().find(|lock| !known.contains(&lock.as_str())) {
-            let what = format!("there is no lock '{lock}' for these workloads to simulate");
-            return Err(Invalid::unknown(what, lock, known.iter().copied()).into());
-        }
+        let named = |lock: &String| {
+            let mut roles = workloads.iter().map(|(_, workload)| role_of(workload));
+            roles.find_map(|role| find(role, lock)).ok_or_else(|| {
+                let what = format!("there is no lock '{lock}' for these workloads to simulate");
+                no_such_lock(what, lock, known.iter().copied())
+            })
+        };
+        let wanted = args.lock.iter().map(named).collect::<Result<Vec<&str>, _>>()?;
         let mut cases = Vec::new();
         for (text, workload) in workloads {
             let role = role_of(&workload);
             let all = || simulated(role).map(str::to_owned);
-            let of_role = |lock: &&String| simulated(role).any(|id| id == **lock);
-            let locks: Vec<String> = match (args.all || role == Role::RwLock, args.locks.is_empty()) {
-                (_, false) => args.locks.iter().filter(of_role).cloned().collect(),
+            let of_role = |lock: &&&str| simulated(role).any(|id| id == **lock);
+            let locks: Vec<String> = match (args.all || role == Role::RwLock, wanted.is_empty()) {
+                (_, false) => wanted.iter().filter(of_role).map(|lock| (*lock).to_owned()).collect(),
                 (true, _) => all().collect(),
                 (false, _) => MUTEXES.map(str::to_owned).into(),
             };
@@ -128,7 +133,7 @@ impl Plan {
             machine,
             probed: None,
             seats: host.shape().cpus(),
-            rounds: args.rounds,
+            rounds: args.runs,
             duration: args.duration,
             simulated: args.simulated,
             seed: args.seed,

@@ -11,6 +11,8 @@ use lockswap_sim::host::{line_now, Found};
 
 use super::hardware::Run;
 use super::plan::Plan;
+use lockswap_study::runner::Interrupt;
+
 use crate::error::UserError;
 use crate::sim::host::Host;
 
@@ -53,6 +55,11 @@ impl Measured {
         wanted.flat_map(|(_, round)| round.lines.iter().copied())
     }
 
+    /// Rounds that were measured to their ends.
+    pub fn count(&self) -> usize {
+        self.rounds.len()
+    }
+
     /// Rounds that do not count.
     pub fn left_out(&self) -> usize {
         self.rounds.len() - self.chosen.len()
@@ -70,7 +77,8 @@ fn alike(rounds: &[&[f64]]) -> Vec<usize> {
 }
 
 /// Makes the rounds. A lock that fails with a workload is left out there from then on.
-pub fn measure(plan: &Plan, host: &Host) -> Result<Measured, UserError> {
+/// An interrupted round is left out.
+pub fn measure(plan: &Plan, host: &Host, interrupt: &Interrupt) -> Result<Measured, UserError> {
     let per_round: usize = plan.cases.iter().map(|case| case.locks.len()).sum();
     let bar = match std::io::stderr().is_terminal() {
         true => crate::compare::bar(u64::from(plan.rounds) * per_round as u64),
@@ -79,7 +87,7 @@ pub fn measure(plan: &Plan, host: &Host) -> Result<Measured, UserError> {
     let wanted = plan.rounds as usize;
     let mut measured = Measured { rounds: Vec::new(), chosen: Vec::new(), failures: Vec::new() };
     let mut failed: Vec<(usize, usize)> = Vec::new();
-    while measured.chosen.len() < wanted && measured.rounds.len() < 2 * wanted {
+    'rounds: while measured.chosen.len() < wanted && measured.rounds.len() < 2 * wanted {
         if measured.rounds.len() >= wanted {
             bar.inc_length(per_round as u64);
         }
@@ -101,7 +109,11 @@ pub fn measure(plan: &Plan, host: &Host) -> Result<Measured, UserError> {
                     lock: case.locks[lock].clone(),
                     cpus: plan.seats.clone(),
                 };
-                match run.make(plan.length(case, plan.duration)) {
+                let made = run.make(plan.length(case, plan.duration));
+                if interrupt.signal().is_some() {
+                    break 'rounds;
+                }
+                match made {
                     Ok(report) => runs[lock] = Some((report.throughput, report.fairness_factor)),
                     Err(error) => {
                         failed.push((number, lock));
