@@ -220,6 +220,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+    use lockswap_locks::counters::{CALLS, FILE_BYTES, SHARD_WORDS};
 
     /// Whatever the words of the file are, the summary can be written, and no sum is less than one of its parts.
     #[test]
