@@ -127,9 +127,14 @@ pub fn render(format: Format, comparison: &Comparison) -> io::Result<String> {
 
 fn csv(comparison: &Comparison) -> io::Result<String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    let settings = comparison.locks.first().map_or(&[][..], |lock| &lock.setting);
+    let mut parameters: Vec<&str> = Vec::new();
+    for (name, _) in comparison.locks.iter().flat_map(|lock| &lock.setting) {
+        if !parameters.contains(&name.as_str()) {
+            parameters.push(name);
+        }
+    }
     let mut headings: Vec<&str> = vec!["lock"];
-    headings.extend(settings.iter().map(|(name, _)| name.as_str()));
+    headings.extend(&parameters);
     headings.extend(["preloaded", "round", "phase", "wall_s", "user_s", "system_s"]);
     headings.extend(["voluntary_switches", "involuntary_switches", "calls_ours", "calls_glibc"]);
     let metrics: Vec<_> = comparison.measures.iter().filter(|m| m.source != Source::Wall).collect();
@@ -143,7 +148,8 @@ fn csv(comparison: &Comparison) -> io::Result<String> {
         for sample in &lock.samples {
             let (ended, status) = ending(sample);
             let mut record = vec![lock.lock.clone()];
-            record.extend(lock.setting.iter().map(|(_, value)| value.clone()));
+            let value = |name: &&str| lock.setting.iter().find(|(parameter, _)| parameter == name);
+            record.extend(parameters.iter().map(|name| value(name).map(|(_, v)| v.clone()).unwrap_or_default()));
             record.extend([
                 lock.preloaded.to_string(),
                 sample.round.to_string(),

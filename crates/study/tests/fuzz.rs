@@ -4,10 +4,11 @@
 use std::fs;
 
 use lockswap_fuzz::{bytes, mutated, reading, run, text, MIB};
+use lockswap_study::calls::{Answers, Calls, Counted};
 use lockswap_study::export::{render, Format};
 use lockswap_study::machine::{cpu_quota, glibc_version, Machine};
 use lockswap_study::metric::Metric;
-use lockswap_study::model::{Comparison, Exit, LockRuns, Measure, Sample, SCHEMA};
+use lockswap_study::model::{Comparison, Exit, LockRuns, Measure, Phase, Sample, Usage, SCHEMA};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -22,8 +23,14 @@ fn comparison(input: &[u8]) {
 fn reads_back(all: &Comparison) {
     let written = render(Format::Json, all).expect("JSON");
     let again: Comparison = serde_json::from_str(&written).expect("its own JSON");
-    assert_eq!((&again.locks, &again.command, &again.measure), (&all.locks, &all.command, &all.measure));
+    assert_eq!((&again.locks, &again.command, &again.measures), (&all.locks, &all.command, &all.measures));
     assert_eq!(render(Format::Json, &again).expect("JSON"), written);
+    // Whatever it holds, it can be judged and shown.
+    let mut judged = again;
+    judged.summarise();
+    for format in [Format::Csv, Format::Markdown, Format::Html] {
+        assert!(!render(format, &judged).expect("a report").is_empty());
+    }
 }
 
 fn metric(input: &[u8]) {
@@ -89,18 +96,37 @@ fn comparisons_read_back() {
         ".*".prop_map(|error| Exit::NotStarted { error }),
     ];
     let time = prop_oneof![0.0..1e3, proptest::num::f64::POSITIVE];
-    let sample = (any::<u32>(), any::<bool>(), time.clone(), option::of(time), exit, option::of(".*")).prop_map(
-        |(round, warmup, wall_s, metric, exit, stderr_tail)| Sample {
+    let phase = prop_oneof![Just(Phase::WarmUp), Just(Phase::Measured), Just(Phase::Confirmation)];
+    let rest = (vec(option::of(time.clone()), 0..3), option::of(".*"), option::of(".*"));
+    let sample = (any::<u32>(), phase, time, any::<u64>(), exit, rest).prop_map(
+        |(round, phase, wall_s, switches, exit, (metrics, failure, stderr_tail))| Sample {
             round,
-            warmup,
+            phase,
             wall_s,
-            metric,
+            usage: Usage { user_s: wall_s, voluntary_switches: switches, ..Usage::default() },
+            metrics,
             exit,
+            failure,
             stderr_tail,
         },
     );
-    let lock = (".*", any::<bool>(), option::of(".*"), vec(sample, 0..9))
-        .prop_map(|(lock, preloaded, left_out, samples)| LockRuns { lock, preloaded, left_out, samples });
+    let counted = any::<u64>().prop_map(|ours| Counted {
+        calls: Calls { mutex: Answers { ours, robust: ours, ..Answers::default() }, ..Calls::default() },
+        processes: ours,
+        left_alone: ours,
+    });
+    let id = prop_oneof![Just("pthread".to_owned()), Just("interposed-pthread".to_owned()), ".*"];
+    let setting = vec((".*", ".*"), 0..2);
+    let lock = (id, setting, any::<bool>(), option::of(counted), option::of(".*"), vec(sample, 0..20)).prop_map(
+        |(lock, setting, preloaded, counted, left_out, samples)| LockRuns {
+            lock,
+            setting,
+            preloaded,
+            counted,
+            left_out,
+            samples,
+        },
+    );
     run((vec(lock, 0..4), vec(".*", 0..4), any::<u64>()), 2, file!(), |(locks, command, seed)| {
         reads_back(&Comparison {
             schema: SCHEMA,
@@ -108,14 +134,18 @@ fn comparisons_read_back() {
             started_unix_s: *seed,
             machine: Machine::default(),
             seed: *seed,
+            name: command.join(" "),
             command: command.clone(),
-            measure: Measure::metric("x", "", true),
+            measures: vec![Measure::metric(1, "x", "x", "", true), Measure::wall()],
             runs: 1,
             warmup: 1,
             timeout_s: 0.1,
+            smallest_effect: 0.01,
+            loading_s: Some(0.001),
             complete: false,
             locks: locks.clone(),
             summary: Vec::new(),
+            winners: Vec::new(),
         });
     });
 }
