@@ -37,8 +37,11 @@ impl OutputFile {
         };
         if !file.stream {
             let dir = file.folder();
-            fs::metadata(dir)
-                .map_err(|e| io::Error::new(e.kind(), format!("folder {}: {}", dir.display(), e.kind())))?;
+            let missing = |error: io::Error| match error.kind() {
+                io::ErrorKind::NotFound => io::Error::other(format!("there is no folder {}", dir.display())),
+                _ => error,
+            };
+            fs::metadata(dir).map_err(missing)?;
             let refused = |e: io::Error| io::Error::new(e.kind(), format!("no files can be made in {}", dir.display()));
             file.temporary().map_err(refused)?;
         }

@@ -169,7 +169,7 @@ lock is then run again, against `pthread` alone. docs/statistics.md says more.
 
 A run that crashes, times out, exits otherwise than the plain program or lacks
 the metric is reported in the table and never stops the rest. Export files are
-replaced after every run, so an interrupted comparison keeps what it measured.
+replaced as runs end, so an interrupted comparison keeps what it measured.
 
 Exit status: 0; 1 if the program fails without lockswap (126 or 127 if it
 cannot be executed or found), a command around the runs does, or a file cannot
@@ -200,12 +200,17 @@ pub fn run(args: CompareArgs) -> anyhow::Result<ExitCode> {
         bar: bar(u64::from(plan.runs + plan.warmup) * plan.variants.len() as u64),
         outputs,
         begin: Instant::now(),
+        next_write: Instant::now(),
     };
     let version = env!("CARGO_PKG_VERSION");
     let (comparison, ending) = lockswap_study::plan::execute(&plan, version, Some(&interrupt), &mut watcher);
     watcher.bar.finish_and_clear();
     if let Ending::PlainFailed { problem, variant } = ending {
         return Err(plain_failed(&comparison, &problem, variant).into());
+    }
+    let nothing = comparison.locks.iter().all(|lock| lock.samples.is_empty());
+    if let (Ending::CommandFailed { problem }, true) = (&ending, nothing) {
+        return Err(command_failed(problem).into());
     }
     watcher.outputs.write(&comparison, true);
     match args.format.format() {
@@ -222,20 +227,23 @@ pub fn run(args: CompareArgs) -> anyhow::Result<ExitCode> {
             let _ = writeln!(io::stderr(), "interrupted: the table shows what was measured until then");
             ExitCode::from(128u8.wrapping_add(signal as u8))
         }
-        Ending::CommandFailed { problem } => {
-            return Err(UserError::new(problem, "run it by hand in the shell: it must exit with status 0").into())
-        }
+        Ending::CommandFailed { problem } => return Err(command_failed(&problem).into()),
         _ if !watcher.outputs.failed.is_empty() => ExitCode::FAILURE,
         _ if failed => ExitCode::from(SOME_FAILED),
         _ => ExitCode::SUCCESS,
     })
 }
 
+/// Writing the files takes at most this part of the time.
+const WRITING: u32 = 20;
+
 /// Shows the progress and writes the exports.
 struct Watcher {
     bar: ProgressBar,
     outputs: Outputs,
     begin: Instant,
+    /// Files are not written again before.
+    next_write: Instant,
 }
 
 /// A bar for so many runs; hidden where nobody looks at it.
@@ -267,15 +275,21 @@ impl Observer for Watcher {
 
     fn measured(&mut self, _: usize, comparison: &mut Comparison) {
         self.bar.inc(1);
-        if self.outputs.keeps_files() {
+        let now = Instant::now();
+        if self.outputs.keeps_files() && now >= self.next_write {
             comparison.summarise();
             self.outputs.write(comparison, false);
+            self.next_write = Instant::now() + WRITING * now.elapsed();
         }
     }
 
     fn more(&mut self, runs: u64) {
         self.bar.inc_length(runs);
     }
+}
+
+fn command_failed(problem: &str) -> UserError {
+    UserError::new(problem, "run it by hand in the shell: it must exit with status 0")
 }
 
 /// The error that the program does not even run without lockswap.

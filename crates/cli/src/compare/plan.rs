@@ -115,6 +115,11 @@ pub fn plan(args: &CompareArgs) -> anyhow::Result<Plan> {
     }
     let (command, shown) =
         if built_in { built_in_command(args)? } else { (args.command.clone(), words(&args.command)) };
+    if let Some(input) = &args.input {
+        std::fs::File::open(input).map_err(|error| {
+            UserError::new(format!("--input {}: {error}", input.display()), "name a file that you can read")
+        })?;
+    }
     let measures = measures(args, built_in);
     let metrics = match built_in {
         true => vec![Metric::new(hidden::KEY_VALUE_METRIC).map_err(anyhow::Error::msg)?],

@@ -183,10 +183,14 @@ fn commands_around_the_runs_input_and_output() {
     assert!(text(&output.stdout).contains("\nmy server\n"));
     let log = std::fs::read_to_string(place.path("log")).unwrap();
     assert_eq!(log, format!("setup\n{}cleanup\n", "prepare\nrun\n".repeat(6)));
+    let missing = place.output(&["compare", "--input", "nowhere", "--", &script]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(text(&missing.stderr).contains("--input nowhere: No such file"), "{}", text(&missing.stderr));
     let failing = place.output(&["compare", "--prepare", "echo no disk; exit 9", "--", &script]);
     assert_eq!(failing.status.code(), Some(1));
     let error = text(&failing.stderr);
     assert!(error.contains("--prepare failed: exit status 9") && error.contains("no disk"), "{error}");
+    assert_eq!(text(&failing.stdout), "", "nothing was measured");
 }
 
 #[test]
