@@ -26,7 +26,8 @@ Environment of the library:
   LOCKSWAP_SPIN=ID      lock for spinlocks       [default: ttas]
   LOCKSWAP_TOPOLOGY=2x1 nodes x CPUs per node    [default: the machine's]
   LOCKSWAP_ROUTE=0,2,1,3 order of the CPUs for locks that travel along a route
-                        [default: by number]
+                        [default: what 'lockswap topo --measure' stored, else
+                        along the topology]
   LOCKSWAP_BIG=0-3      the big CPUs, all others are little [default: the
                         machine's]
   LOCKSWAP_LEVEL=LEVEL  what is near for NUMA locks: node, llc or core-kind
