@@ -17,7 +17,7 @@ const GLIBC_FAILED: &str = "glibc's own lock failed:";
 /// Half a second for each seed. Gives what the command printed.
 fn torture(variant: Option<&Variant>, options: &[&str], seed: u64) -> Result<String, String> {
     let mut command = Command::new(lockswap());
-    command.args(["torture", "--seconds", "0.5", "--threads", "2,7,40", "--patience", "20"]);
+    command.args(["torture", "--time", "0.5s", "--threads", "2,7,40", "--patience", "20"]);
     command.args(["--seed", &seed.to_string()]).args(options);
     if let Some(topology) = variant.and_then(|variant| variant.topology) {
         command.env("LOCKSWAP_TOPOLOGY", topology);
@@ -92,7 +92,7 @@ fn results_are_exported_and_wrong_usage_is_refused() {
         assert!(lock["operations"].as_u64().is_some_and(|n| n > 0) && lock["failure"].is_null(), "{text}");
     }
     for options in
-        [&["--lock", "nonsense"][..], &["--threads", "1"], &["--seconds", "0"], &["--all", "--lock", "futex"]]
+        [&["--lock", "nonsense"][..], &["--threads", "1"], &["--time", "0"], &["--all", "--lock", "futex"]]
     {
         let outcome = run_with_timeout(Command::new(lockswap()).arg("torture").args(options), LIMIT);
         assert_eq!(outcome.status.and_then(|status| status.code()), Some(2), "{options:?}: {}", outcome.tail());
