@@ -27,7 +27,8 @@ use measure::{Ending, Setting};
 
 /// Finds a latency target for an epoch: what each one costs in latency and brings in throughput.
 #[derive(clap::Args)]
-#[command(after_help = HELP, override_usage = "lockswap slo [OPTIONS] --epoch ID --from TIME --to TIME -- PROGRAM [ARGS]...")]
+#[command(after_help = HELP, override_usage = "lockswap slo --epoch <ID> --from <TIME> --to <TIME>
+       [OPTIONS] -- <PROGRAM> [ARGS]...")]
 pub struct SloArgs {
     /// The epoch, as the program numbers it in lockswap_epoch_start
     #[arg(long, value_name = "ID", allow_negative_numbers = true)]

@@ -219,6 +219,8 @@ fn count(n: u64, one: &str, many: &str) -> String {
 mod tests {
     use std::io::Write;
 
+    use lockswap_locks::counters::{CALLS, FILE_BYTES, SHARD_WORDS};
+
     use super::*;
     use lockswap_locks::counters::{CALLS, FILE_BYTES, SHARD_WORDS};
 

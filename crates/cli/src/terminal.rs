@@ -110,9 +110,67 @@ pub fn fold(text: &str, columns: Option<u16>) -> String {
     lines(&table)
 }
 
-/// The lines of a table, without the blanks that padding leaves at the ends.
+/// The lines of a table, without the blanks that padding leaves at the ends. A table that is wider than the terminal becomes
+/// several, each with the columns that say what a row is about.
 pub fn lines(table: &Table) -> String {
-    table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    lines_at(table, width())
+}
+
+fn lines_at(table: &Table, columns: Option<u16>) -> String {
+    let trimmed =
+        |table: &Table| table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect::<String>();
+    let whole = trimmed(table);
+    let Some(columns) = columns.map(usize::from) else { return whole };
+    if whole.lines().all(|line| line.chars().count() <= columns) {
+        return whole;
+    }
+    // One blank of padding on each side.
+    let widths: Vec<usize> = table.column_max_content_widths().iter().map(|width| usize::from(*width) + 2).collect();
+    let headings: Vec<String> = table.header().into_iter().flat_map(|row| row.cell_iter().map(Cell::content)).collect();
+    let about = headings.iter().take_while(|heading| ["lock", "threads"].contains(&heading.as_str())).count().max(1);
+    let about_width: usize = widths.iter().take(about).sum();
+    let mut parts: Vec<Vec<usize>> = Vec::new();
+    let mut used = columns;
+    for column in about..widths.len() {
+        used += widths[column];
+        if used > columns {
+            parts.push(Vec::new());
+            used = about_width + widths[column];
+        }
+        parts.last_mut().into_iter().for_each(|part| part.push(column));
+    }
+    let part = |shown: Vec<usize>| {
+        let mut table = table.clone();
+        let hidden = (about..widths.len()).filter(|column| !shown.contains(column));
+        for column in hidden {
+            if let Some(column) = table.column_mut(column) {
+                column.set_constraint(ColumnConstraint::Hidden);
+            }
+        }
+        trimmed(&table)
+    };
+    parts.into_iter().map(part).collect::<Vec<_>>().join("\n")
+}
+
+/// The text with each line that is longer than the terminal is wide folded between words, the rest below the line's last
+/// column of text.
+fn folded(text: &str, columns: usize) -> String {
+    let fold = |line: &str| {
+        if line.chars().count() <= columns {
+            return line.to_owned();
+        }
+        let body = line.trim_start();
+        let indent = line.len() - body.len();
+        // Labels stand in the first half, with at least two blanks behind them.
+        let label = body.char_indices().take_while(|(at, _)| indent + at < columns / 2);
+        let behind = label.filter(|(at, c)| *c != ' ' && body[..*at].ends_with("  ")).last().map_or(0, |(at, _)| at);
+        let (label, words) = body.split_at(behind);
+        let margin = indent + label.chars().count();
+        let lines = wrapped(words, columns.saturating_sub(margin));
+        let below = format!("\n{}", " ".repeat(margin));
+        format!("{}{label}{}", " ".repeat(indent), lines.trim_end().replace('\n', &below))
+    };
+    text.split('\n').map(fold).collect::<Vec<_>>().join("\n")
 }
 
 /// The text with what a terminal would obey instead of showing it written as an escape, such as `\u{1b}`: names in files of
@@ -151,9 +209,18 @@ fn in_ascii(text: &str) -> String {
     text.chars().map(plain).collect()
 }
 
-/// Writes to standard output, in ASCII where the locale has nothing else; a reader that went away is an error like any other, never a panic.
+/// Writes to standard output, in lines that fit the terminal, and in ASCII where the locale has nothing else; a reader that
+/// went away is an error like any other, never a panic.
 pub fn print(text: &str) -> io::Result<()> {
-    let text = if is_utf8() || text.starts_with(['{', '[']) { text.to_owned() } else { in_ascii(text) };
+    if text.starts_with(['{', '[']) {
+        return print_data(text);
+    }
+    let text = width().map_or_else(|| text.to_owned(), |columns| folded(text, columns.into()));
+    print_data(&if is_utf8() { text } else { in_ascii(&text) })
+}
+
+/// Writes to standard output as it is: what programs read.
+pub fn print_data(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()
@@ -166,6 +233,18 @@ mod tests {
     #[test]
     fn signs_have_names_in_ascii() {
         assert_eq!(in_ascii("├─ 1 µs ±5 │ käse\n"), "+- 1 us +-5 | käse\n");
+    }
+
+    #[test]
+    fn wide_tables_become_several_and_long_lines_are_folded() {
+        let mut wide = table(&["lock", "threads", "first number", "second number"], &[1, 2, 3]);
+        wide.add_row(["mcs", "4", "1", "2"]);
+        let parts = " lock  threads  first number\n mcs         4             1\n\n \
+                     lock  threads  second number\n mcs         4              2\n";
+        assert_eq!(lines_at(&wide, Some(40)), parts);
+        assert_eq!(lines_at(&wide, Some(80)).lines().count(), 2);
+        assert_eq!(folded("  ok   what  it is so\nas it is\n", 16), "  ok   what\n       it is so\nas it is\n");
+        assert_eq!(folded("one two three", 8), "one two\nthree");
     }
 
     #[test]

@@ -274,7 +274,9 @@ fn one(
         program.envs.push(("LOCKSWAP_STATS".into(), Some(file.path().into())));
     }
     let limit = limit(plan, comparison, index);
-    let Some(sample) = measure(plan, variant, &program, (round, phase), limit, interrupt) else {
+    let sample = measure(plan, variant, &program, (round, phase), limit, interrupt);
+    // A run that a signal has reached, too, says nothing.
+    let Some(sample) = sample.filter(|_| interrupt.and_then(Interrupt::signal).is_none()) else {
         return Err(interrupted(interrupt));
     };
     let problem = (variant.lock == BASELINE && comparison.locks[index].samples.is_empty())

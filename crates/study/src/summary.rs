@@ -1,5 +1,6 @@
 //! From samples to words.
 
+use lockswap_locks::counters::FILE_BYTES;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Comparison, Exit, LockRuns, Measure, Phase, Sample, Source, Winner, BASELINE, INTERPOSED};
@@ -421,6 +422,7 @@ pub fn notes(comparison: &Comparison) -> Vec<String> {
             "calls: lock calls of one run that lockswap's locks answered (of all, where some went to glibc)".into(),
         );
     }
+    notes.extend(uncounted_note(comparison));
     notes.extend(loading_note(comparison));
     notes.extend(fixed_duration_note(comparison));
     notes.extend(few_calls_note(comparison));
@@ -435,6 +437,18 @@ fn what_median(measure: &Measure) -> String {
             format!("median: number captured by '{regex}', {} is better", if lower { "lower" } else { "higher" })
         }
     }
+}
+
+/// What is said where there was no place for the file in which lock calls are counted.
+fn uncounted_note(comparison: &Comparison) -> Option<String> {
+    let uncounted = |lock: &LockRuns| lock.preloaded && lock.counted.is_none() && !lock.samples.is_empty();
+    comparison.locks.iter().any(uncounted).then(|| {
+        let size = FILE_BYTES.div_ceil(1024);
+        format!(
+            "warning: lock calls were not counted, because neither the folder for temporary files (TMPDIR) nor /dev/shm has \
+             room for {size} KiB: nothing proves that locks of the program were replaced"
+        )
+    })
 }
 
 fn loading_note(comparison: &Comparison) -> Option<String> {

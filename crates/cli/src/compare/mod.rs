@@ -215,7 +215,7 @@ pub fn run(args: CompareArgs) -> anyhow::Result<ExitCode> {
     watcher.outputs.write(&comparison, true);
     match args.format.format() {
         None => terminal::print(&report::report(&comparison, watcher.begin.elapsed()))?,
-        Some(format) => terminal::print(&lockswap_study::export::render(format, &comparison)?)?,
+        Some(format) => terminal::print_data(&lockswap_study::export::render(format, &comparison)?)?,
     }
     warn_of_quota(&comparison);
     for problem in &watcher.outputs.failed {
@@ -253,7 +253,8 @@ pub fn bar(runs: u64) -> ProgressBar {
         bar.set_draw_target(ProgressDrawTarget::hidden());
         return bar;
     }
-    let template = "{elapsed} [{bar:24}] {pos}/{len} runs, {eta} left  {wide_msg}";
+    // The cursor goes back to the begin: behind a full line, the `^C` that a terminal shows would begin another one.
+    let template = "{elapsed} [{bar:24}] {pos}/{len} runs, {eta} left  {wide_msg}\r";
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style.progress_chars("=> "));
     }

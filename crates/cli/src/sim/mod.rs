@@ -169,7 +169,7 @@ fn give_up(signal: i32, what: &str) -> ! {
 /// Tells who looks at a long table that there are pictures.
 fn hint(args: &SimArgs) {
     if args.plot.is_empty() && io::stdout().is_terminal() && io::stderr().is_terminal() {
-        let _ = writeln!(io::stderr(), "--plot throughput=FILE.svg draws them; fairness and latency can be drawn, too");
+        let _ = writeln!(io::stderr(), "--plot throughput=FILE.svg draws it (or fairness, latency)");
     }
 }
 
@@ -286,7 +286,8 @@ fn run_each(
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             bar.set_position(rows.iter().flatten().count() as u64);
-            look(&rows)?;
+            // What it prints, if it ends the process, stands where the bar was.
+            bar.suspend(|| look(&rows))?;
         }
         anyhow::Ok(())
     })?;

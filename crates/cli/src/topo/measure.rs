@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
+use indicatif::ProgressBar;
 use lockswap_machine::cpuset::CpuSet;
 use lockswap_machine::kinds::Source;
 use lockswap_machine::matrix::Matrix;
@@ -11,7 +12,9 @@ use lockswap_machine::probe::{Plan, ProbeError};
 use lockswap_machine::route::Route;
 use lockswap_machine::speed;
 use lockswap_platform::CoreKind;
+use lockswap_study::runner::Interrupt;
 use serde::Serialize;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::kept::Kept;
 use super::latency::{draw, words, LatencyArgs};
@@ -42,6 +45,7 @@ pub fn run(args: &LatencyArgs, json: bool) -> anyhow::Result<()> {
     let exports = args.exports()?;
     let kept = Kept::here();
     let file = kept.as_ref().map(Kept::prepare).transpose()?;
+    let interrupt = Interrupt::on(&[SIGINT, SIGTERM, SIGHUP])?;
     // What an earlier measurement found is measured again.
     let unknown_kinds = matches!(machine.topology.kinds_source(), Source::None | Source::Measured);
     let took = plan.estimate() + if unknown_kinds { speed::estimate(&cpus) } else { Duration::ZERO };
@@ -52,11 +56,19 @@ pub fn run(args: &LatencyArgs, json: bool) -> anyhow::Result<()> {
         say(&format!("note: the machine is busy (load average {load:.1}): it takes longer, and an idle one is exact"));
     }
 
-    let progress = indicatif::ProgressBar::new(plan.pairs() as u64);
-    progress.set_style(indicatif::ProgressStyle::with_template("{wide_bar} {pos}/{len} pairs, {eta} left")?);
-    let matrix = plan.run(|| progress.inc(1)).map_err(refused)?;
+    let progress = ProgressBar::new(plan.pairs() as u64);
+    progress.set_style(indicatif::ProgressStyle::with_template("{wide_bar} {pos}/{len} pairs, {eta} left\r")?);
+    let step = |progress: &ProgressBar| {
+        progress.inc(1);
+        if let Some(signal) = interrupt.signal() {
+            progress.finish_and_clear();
+            say("interrupted: nothing is kept, as a route needs the latencies of all pairs");
+            std::process::exit(128 + signal);
+        }
+    };
+    let matrix = plan.run(|| step(&progress)).map_err(refused)?;
     progress.finish_and_clear();
-    let big = if unknown_kinds { fast(&mut machine, &cpus)? } else { None };
+    let big = if unknown_kinds { fast(&mut machine, &cpus, step)? } else { None };
     let route = Route::through(&matrix);
 
     let here = lockswap_study::machine::Machine::here();
@@ -79,9 +91,9 @@ pub fn run(args: &LatencyArgs, json: bool) -> anyhow::Result<()> {
 }
 
 /// The CPUs that a timed loop finds fast, if it finds slower ones.
-fn fast(machine: &mut Machine, cpus: &CpuSet) -> anyhow::Result<Option<CpuSet>> {
-    let progress = indicatif::ProgressBar::new(speed::TURNS as u64);
-    let speeds = speed::measure(cpus, || progress.inc(1)).context("cannot time a loop on each CPU")?;
+fn fast(machine: &mut Machine, cpus: &CpuSet, step: impl Fn(&ProgressBar)) -> anyhow::Result<Option<CpuSet>> {
+    let progress = ProgressBar::new(speed::TURNS as u64);
+    let speeds = speed::measure(cpus, || step(&progress)).context("cannot time a loop on each CPU")?;
     progress.finish_and_clear();
     let of = |cpu| speeds.iter().find(|speed| speed.0 == cpu).map(|speed| speed.1);
     let differ = machine.topology.set_speeds(Source::Measured, of);

@@ -10,6 +10,7 @@ mod run;
 mod seccomp;
 mod sim;
 mod slo;
+mod terminal;
 mod topo;
 mod vocabulary;
 
