@@ -91,9 +91,7 @@ fn results_are_exported_and_wrong_usage_is_refused() {
     for lock in locks {
         assert!(lock["operations"].as_u64().is_some_and(|n| n > 0) && lock["failure"].is_null(), "{text}");
     }
-    for options in
-        [&["--lock", "nonsense"][..], &["--threads", "1"], &["--time", "0"], &["--all", "--lock", "futex"]]
-    {
+    for options in [&["--lock", "nonsense"][..], &["--threads", "1"], &["--time", "0"], &["--all", "--lock", "futex"]] {
         let outcome = run_with_timeout(Command::new(lockswap()).arg("torture").args(options), LIMIT);
         assert_eq!(outcome.status.and_then(|status| status.code()), Some(2), "{options:?}: {}", outcome.tail());
     }

@@ -222,7 +222,6 @@ mod tests {
     use lockswap_locks::counters::{CALLS, FILE_BYTES, SHARD_WORDS};
 
     use super::*;
-    use lockswap_locks::counters::{CALLS, FILE_BYTES, SHARD_WORDS};
 
     /// Whatever the words of the file are, the summary can be written, and no sum is less than one of its parts.
     #[test]

@@ -243,7 +243,7 @@ mod tests {
                      lock  threads  second number\n mcs         4              2\n";
         assert_eq!(lines_at(&wide, Some(40)), parts);
         assert_eq!(lines_at(&wide, Some(80)).lines().count(), 2);
-        assert_eq!(folded("  ok   what  it is so\nas it is\n", 16), "  ok   what\n       it is so\nas it is\n");
+        assert_eq!(folded("  ok   what  it is so\nas it is\n", 16), "  ok   what  it\n       is so\nas it is\n");
         assert_eq!(folded("one two three", 8), "one two\nthree");
     }
 
