@@ -69,7 +69,7 @@ pub struct RunArgs {
     #[command(flatten)]
     asl: AslArgs,
     /// Target of an epoch, whatever the program says; several times for several epochs
-    #[arg(long, value_name = "ID=TIME", value_parser = slo)]
+    #[arg(long, value_name = "ID=TIME", allow_hyphen_values = true, value_parser = slo)]
     slo: Vec<Slo>,
     /// Says on stderr, when the program has ended, what was replaced and what was passed through to glibc
     #[arg(long)]

@@ -131,11 +131,11 @@ fn lines_at(table: &Table, columns: Option<u16>) -> String {
     let about_width: usize = widths.iter().take(about).sum();
     let mut parts: Vec<Vec<usize>> = Vec::new();
     let mut used = columns;
-    for column in about..widths.len() {
-        used += widths[column];
+    for (column, width) in widths.iter().enumerate().skip(about) {
+        used += width;
         if used > columns {
             parts.push(Vec::new());
-            used = about_width + widths[column];
+            used = about_width + width;
         }
         parts.last_mut().into_iter().for_each(|part| part.push(column));
     }
