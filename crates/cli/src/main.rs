@@ -23,7 +23,6 @@ mod old;
 mod only;
 mod picture;
 mod preload_path;
-mod results;
 mod run;
 mod seccomp;
 mod selection;

@@ -2,8 +2,8 @@
 //! to be.
 
 use super::{prepare, Common, Quartiles};
-use crate::results::Machine;
 use crate::terminal;
+use lockswap_experiment::results::Machine;
 use lockswap_platform::Ns;
 use lockswap_sim::{Job, Machine as Described, Workload};
 use lockswap_study::export::OutputFile;

@@ -5,7 +5,8 @@ use lockswap_workloads::report::{summary, Distribution, Report};
 
 use super::plan::Setting;
 use super::{Plan, Row};
-use crate::{results, terminal};
+use crate::terminal;
+use lockswap_experiment::results;
 use lockswap_sim::Failure;
 
 /// What the runs of one measurement gave.

@@ -97,6 +97,7 @@ struct Outcome {
 pub struct Round {
     /// What the round's chances followed.
     pub seed: u64,
+    /// What the threads measured.
     #[serde(flatten)]
     pub report: Report,
     /// What simulating took; null on hardware.
@@ -133,10 +134,15 @@ pub struct Failed {
 
 /// One lock in one setting, with what its rounds gave.
 pub struct Measurement<'a> {
+    /// The lock's id.
     pub lock: &'a str,
+    /// What the threads did.
     pub workload: &'a Workload,
+    /// Which CPUs played slower ones, as `--little` says it.
     pub little: Option<String>,
+    /// Where threads were pinned.
     pub seats: &'a [Seat],
+    /// Round by round.
     pub rounds: Vec<Round>,
 }
 
@@ -164,14 +170,22 @@ impl Measurement<'_> {
 
 /// What is the same for all results.
 pub struct About<'a> {
+    /// Whether the machine was simulated.
     pub simulated: bool,
+    /// Where the threads ran.
     pub machine: &'a Machine,
+    /// The workload's name.
     pub workload: &'a str,
+    /// What `--set` changed, `KEY=VALUE` each.
     pub settings: &'a [String],
+    /// The seed of the first round.
     pub seed: u64,
 }
 
 /// The file's content.
+///
+/// # Errors
+/// A number that JSON has no form for.
 pub fn json<'a>(
     about: &About<'a>,
     measurements: impl IntoIterator<Item = Measurement<'a>>,
@@ -210,7 +224,7 @@ fn in_common<'a>(configs: impl Iterator<Item = &'a Config>) -> Map<String, Value
 mod tests {
     use super::*;
 
-    /// The published schema is that of the types; `LOCKSWAP_WRITE_DOCS=1 cargo test -p lockswap-cli schema` writes it.
+    /// The published schema is that of the types; `LOCKSWAP_WRITE_DOCS=1 cargo test -p lockswap-experiment schema` writes it.
     #[test]
     fn the_published_schema_is_that_of_the_types() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results.schema.json");
