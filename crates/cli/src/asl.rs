@@ -97,22 +97,6 @@ pub fn slo(text: &str) -> Result<Slo, String> {
     Ok(Slo { id: id.parse().map_err(|_| wrong())?, ns: duration::with_unit(time)? })
 }
 
-/// A time for people, with three digits: `12.3 us`.
-pub fn time_in_words(ns: f64) -> String {
-    let (value, unit) = match ns {
-        ns if ns < 999.5 => return format!("{ns:.0} ns"),
-        ns if ns < 999_500.0 => (ns / 1e3, "us"),
-        ns if ns < 999_500_000.0 => (ns / 1e6, "ms"),
-        ns => (ns / 1e9, "s"),
-    };
-    let digits = match value {
-        value if value < 9.995 => 2,
-        value if value < 99.95 => 1,
-        _ => 0,
-    };
-    format!("{value:.digits$} {unit}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,15 +124,5 @@ mod tests {
         }
         let (_, value) = slo_variable(&[Slo { id: 5, ns: 50_000 }, Slo { id: 7, ns: 0 }]);
         assert_eq!(value.unwrap(), "5=50us,7=0ns");
-    }
-
-    #[test]
-    fn times_have_three_digits() {
-        let cases =
-            [(7.0, "7 ns"), (999.4, "999 ns"), (1_234.0, "1.23 us"), (99_960.0, "100 us"), (12_340_000.0, "12.3 ms")];
-        for (ns, words) in cases {
-            assert_eq!(time_in_words(ns), words);
-        }
-        assert_eq!(time_in_words(2.5e9), "2.50 s");
     }
 }

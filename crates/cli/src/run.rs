@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::process::{Child, ExitCode, ExitStatus};
 use std::time::Duration;
 
+use lockswap_study::counting::Counting;
 use lockswap_study::export::OutputFile;
+use lockswap_study::run_summary::Stats;
 use lockswap_study::runner::{is_ignored, Program};
 use rustix::process::{kill_process, Pid, Signal};
 use serde::Serialize;
@@ -17,11 +19,9 @@ use signal_hook::iterator::SignalsInfo;
 use signal_hook::low_level::siginfo::Cause;
 
 use crate::asl::{slo, slo_variable, AslArgs, Slo};
-use crate::counting::Counting;
 use crate::error::{UserError, USAGE};
 use crate::only::OnlyArgs;
 use crate::selection::Selection;
-use crate::stats::Stats;
 use crate::watch::Watch;
 
 /// Runs a program on the locks of your choice.
@@ -127,7 +127,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     }
     let status = wait(&mut child, &mut signals)?;
     let Some(counting) = counting else { return end_as(status) };
-    let stats = Stats::read(&selection, counting.counters(), &counting.latencies()?)?;
+    let stats = Stats::read(selection.ids(), selection.is_plain(), counting.counters(), &counting.latencies()?)?;
     drop(counting);
     if args.summary {
         // A closed stderr must not change how the program's end is reported.
