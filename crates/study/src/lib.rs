@@ -4,7 +4,7 @@
 //! - [`plan`] runs it interleaved on each of several locks and keeps every raw sample.
 //! - [`model`] is what a comparison consists of; it is also the JSON that is exported.
 //! - [`stats`] and [`summary`] turn samples into medians, intervals and words.
-//! - [`export`] writes JSON, CSV and Markdown, atomically.
+//! - [`export`] writes JSON, CSV, Markdown and HTML, atomically; [`page`] is the form of the last two.
 //! - [`machine`] describes the machine that the numbers belong to.
 
 #![forbid(unsafe_code)]
@@ -15,6 +15,7 @@ pub mod machine;
 pub mod mapped;
 pub mod metric;
 pub mod model;
+pub mod page;
 pub mod plan;
 pub mod runner;
 pub mod service;
