@@ -143,7 +143,7 @@ mod tests {
         let table = Table { title: None, columns, rows: vec![row] };
         let page = Page { title: "x<y".into(), tables: vec![table], ..Page::default() };
         let lines: Vec<String> = page.markdown().lines().map(str::to_owned).collect();
-        assert_eq!(lines[2..5], ["| lock | n       |", "|------|--------:|", "| a\\|b | 1<br>2  |"]);
+        assert_eq!(lines[2..5], ["| lock | n      |", "|------|-------:|", "| a\\|b | 1<br>2 |"]);
         let html = page.html();
         assert!(html.contains("<h1>x&lt;y</h1>") && html.contains("<td class=\"n\">1<br>2</td>"), "{html}");
         assert!(html.contains("<tr class=\"worse\">"), "{html}");
