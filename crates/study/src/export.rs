@@ -6,8 +6,8 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::model::{Comparison, Exit, Measure, Phase, Sample, Source};
-use crate::page::{Grid, Mood, Page};
-use crate::summary::{self, Column, Judgement, Row};
+use crate::page::{self, Page};
+use crate::summary::{self, Column, Row};
 
 /// A file that always holds a whole result: each write replaces it by a rename.
 #[derive(Clone, Debug)]
@@ -265,26 +265,22 @@ pub fn conclusion(comparison: &Comparison) -> Vec<String> {
     nothing_in_words(comparison).map_or_else(|| summary::conclusion(comparison), |nothing| vec![nothing])
 }
 
-/// The comparison as a page.
+/// The tables and what is said about them.
 fn page(comparison: &Comparison) -> Page {
-    let grid = |table: &Table| Grid {
-        title: table.title.clone(),
+    let table = |table: Table| page::Table {
         columns: table.columns.iter().map(|column| (column.heading().to_owned(), column.is_numeric())).collect(),
-        rows: table.rows.iter().map(|row| (table.cells(row).collect(), mood(row.judgement))).collect(),
+        rows: table
+            .rows
+            .iter()
+            .map(|row| page::Row { cells: table.cells(row).collect(), judgement: row.judgement })
+            .collect(),
+        title: table.title,
     };
     Page {
         title: comparison.name.clone(),
         conclusion: conclusion(comparison),
-        grids: tables(comparison, usize::MAX).iter().map(grid).collect(),
+        tables: tables(comparison, usize::MAX).into_iter().map(table).collect(),
         notes: notes(comparison),
-    }
-}
-
-fn mood(judgement: Judgement) -> Mood {
-    match judgement {
-        Judgement::Better => Mood::Better,
-        Judgement::Worse | Judgement::Failed => Mood::Worse,
-        _ => Mood::Neither,
     }
 }
 

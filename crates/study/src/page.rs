@@ -1,39 +1,38 @@
-//! Results as a page for people: Markdown and HTML.
+//! Tables with what is said about them, as Markdown and as a page for a browser.
 
-/// What the page shows, from its top to its end.
+use crate::summary::Judgement;
+
+/// What is shown, in the order in which it is shown.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
-    /// The heading.
+    /// What was measured.
     pub title: String,
-    /// The result in sentences.
+    /// What follows, in sentences.
     pub conclusion: Vec<String>,
-    /// The tables.
-    pub grids: Vec<Grid>,
-    /// How to read them, and where they come from.
+    /// The numbers.
+    pub tables: Vec<Table>,
+    /// How to read the tables, and what to mind, a line each.
     pub notes: Vec<String>,
 }
 
 /// A table.
 #[derive(Clone, Debug, Default)]
-pub struct Grid {
+pub struct Table {
     /// What it shows, where there are several.
     pub title: Option<String>,
-    /// The headings of its columns, and whether a column holds numbers.
+    /// Its columns: their headings, and whether they hold numbers.
     pub columns: Vec<(String, bool)>,
-    /// Its rows, each with as many cells as there are columns.
-    pub rows: Vec<(Vec<String>, Mood)>,
+    /// Its rows.
+    pub rows: Vec<Row>,
 }
 
-/// How good what a row says is: the colour of its last cell.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mood {
-    /// Neither good nor bad.
-    #[default]
-    Neither,
-    /// Better than what it is compared with.
-    Better,
-    /// Worse, or a failure.
-    Worse,
+/// A row of a table.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// A cell for each column.
+    pub cells: Vec<String>,
+    /// What it says, which colours its last cell.
+    pub judgement: Judgement,
 }
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:70em;margin:2em auto;padding:0 1em}\
@@ -44,15 +43,15 @@ table{border-collapse:collapse;display:block;overflow-x:auto}th,td{padding:.2em 
 .better td:last-child{color:#4db6ac}.worse td:last-child{color:#ffa95c}}";
 
 impl Page {
-    /// The page as Markdown (GitHub's).
+    /// The page as Markdown.
     pub fn markdown(&self) -> String {
         let mut text = format!("`{}`\n", self.title.replace('`', "'"));
-        for grid in &self.grids {
+        for table in &self.tables {
             text += "\n";
-            if let Some(title) = &grid.title {
+            if let Some(title) = &table.title {
                 text += &format!("**{title}**\n\n");
             }
-            text += &grid.markdown();
+            text += &table.markdown();
         }
         text += "\n";
         for sentence in &self.conclusion {
@@ -62,41 +61,44 @@ impl Page {
         text
     }
 
-    /// The page as HTML, complete and without anything from elsewhere.
+    /// The page as HTML, which needs no other file.
     pub fn html(&self) -> String {
-        let title = escaped(&self.title);
+        let name = escaped(&self.title);
         let mut text = format!(
             "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\
-             <meta name=\"viewport\" content=\"width=device-width\"><title>lockswap: {title}</title>\
-             <style>{STYLE}</style>\n<h1>{title}</h1>\n"
+             <meta name=\"viewport\" content=\"width=device-width\"><title>lockswap: {name}</title>\
+             <style>{STYLE}</style>\n<h1>{name}</h1>\n"
         );
         for sentence in &self.conclusion {
             text += &format!("<p><strong>{}</strong></p>\n", escaped(sentence));
         }
-        for grid in &self.grids {
-            if let Some(title) = &grid.title {
+        for table in &self.tables {
+            if let Some(title) = &table.title {
                 text += &format!("<h2>{}</h2>\n", escaped(title));
             }
-            text += &grid.html();
+            text += &table.html();
         }
         let notes = self.notes.iter().map(|note| format!("<li>{}</li>\n", escaped(note))).collect::<String>();
         text + &format!("<ul>\n{notes}</ul>\n</html>\n")
     }
 }
 
-impl Grid {
+impl Table {
     fn markdown(&self) -> String {
-        let mut text = String::new();
+        let in_one_line = |cell: &String| cell.replace('|', "\\|").replace('\n', "<br>");
         let headings = self.columns.iter().map(|(heading, _)| heading.clone()).collect();
-        let rows = self.rows.iter().map(|(cells, _)| cells.iter().map(|cell| cell.replace('|', "\\|")).collect());
+        let rows = self.rows.iter().map(|row| row.cells.iter().map(in_one_line).collect());
         let lines: Vec<Vec<String>> = std::iter::once(headings).chain(rows).collect();
-        let width = |column: usize| lines.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+        let width = |column: usize| {
+            lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or_default()
+        };
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
-        for (index, row) in lines.iter().enumerate() {
-            let line: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-            text += &format!("| {} |\n", line.join(" | "));
+        let mut text = String::new();
+        for (index, line) in lines.iter().enumerate() {
+            let cells: Vec<String> = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+            text += &format!("| {} |\n", cells.join(" | "));
             if index == 0 {
-                let dash = |(width, (_, numeric)): (&usize, &(String, bool))| match numeric {
+                let dash = |(width, (_, is_numeric)): (&usize, &(String, bool))| match is_numeric {
                     true => format!("{}:", "-".repeat(width + 1)),
                     false => "-".repeat(width + 2),
                 };
@@ -107,18 +109,20 @@ impl Grid {
     }
 
     fn html(&self) -> String {
-        let class = |numeric: bool| if numeric { " class=\"n\"" } else { "" };
-        let headings = self.columns.iter().map(|(text, n)| format!("<th{}>{}</th>", class(*n), escaped(text)));
+        let class = |is_numeric: bool| if is_numeric { " class=\"n\"" } else { "" };
+        let headings =
+            self.columns.iter().map(|(heading, numeric)| format!("<th{}>{}</th>", class(*numeric), escaped(heading)));
         let mut text = format!("<table>\n<tr>{}</tr>\n", headings.collect::<String>());
-        for (cells, mood) in &self.rows {
-            let cells = self.columns.iter().zip(cells);
-            let cells = cells.map(|((_, n), cell)| format!("<td{}>{}</td>", class(*n), escaped(cell)));
-            let mood = match mood {
-                Mood::Better => " class=\"better\"",
-                Mood::Worse => " class=\"worse\"",
-                Mood::Neither => "",
+        for row in &self.rows {
+            let cells = self.columns.iter().zip(&row.cells).map(|((_, numeric), cell)| {
+                format!("<td{}>{}</td>", class(*numeric), escaped(cell).replace('\n', "<br>"))
+            });
+            let judged = match row.judgement {
+                Judgement::Better => " class=\"better\"",
+                Judgement::Worse | Judgement::Failed => " class=\"worse\"",
+                _ => "",
             };
-            text += &format!("<tr{mood}>{}</tr>\n", cells.collect::<String>());
+            text += &format!("<tr{judged}>{}</tr>\n", cells.collect::<String>());
         }
         text + "</table>\n"
     }
@@ -132,30 +136,16 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn page() -> Page {
-        let columns = vec![("lock".to_owned(), false), ("ratio".to_owned(), true)];
-        let rows =
-            vec![(vec!["a|b".into(), "1.5".into()], Mood::Better), (vec!["<c>".into(), "0.5".into()], Mood::Worse)];
-        let grid = Grid { title: Some("one".into()), columns, rows };
-        Page {
-            title: "./p & q".into(),
-            conclusion: vec!["a wins".into()],
-            grids: vec![grid],
-            notes: vec!["x | y".into()],
-        }
-    }
-
     #[test]
-    fn markdown_escapes_what_would_end_a_cell() {
-        let text = page().markdown();
-        assert!(text.contains("| lock | ratio |\n|------|------:|\n| a\\|b | 1.5   |"), "{text}");
-        assert!(text.contains("- x \\| y\n") && text.contains("**a wins**"), "{text}");
-    }
-
-    #[test]
-    fn html_escapes_markup() {
-        let text = page().html();
-        assert!(text.contains("<h1>./p &amp; q</h1>") && text.contains("<td>&lt;c&gt;</td>"), "{text}");
-        assert!(text.contains("<tr class=\"better\"><td>a|b</td><td class=\"n\">1.5</td></tr>"), "{text}");
+    fn cells_of_several_lines_stay_in_their_row() {
+        let row = Row { cells: vec!["a|b".into(), "1\n2".into()], judgement: Judgement::Worse };
+        let columns = vec![("lock".to_owned(), false), ("n".to_owned(), true)];
+        let table = Table { title: None, columns, rows: vec![row] };
+        let page = Page { title: "x<y".into(), tables: vec![table], ..Page::default() };
+        let lines: Vec<String> = page.markdown().lines().map(str::to_owned).collect();
+        assert_eq!(lines[2..5], ["| lock | n      |", "|------|-------:|", "| a\\|b | 1<br>2 |"]);
+        let html = page.html();
+        assert!(html.contains("<h1>x&lt;y</h1>") && html.contains("<td class=\"n\">1<br>2</td>"), "{html}");
+        assert!(html.contains("<tr class=\"worse\">"), "{html}");
     }
 }

@@ -5,10 +5,7 @@ use lockswap_platform::{Ns, LONGEST_DURATION};
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Comparison, Exit, LockRuns, Measure, Phase, Sample, Source, Winner, BASELINE, INTERPOSED};
-use crate::stats::{self, Shift, ERROR_RATE};
-
-/// An interval this wide that holds 1 is called unclear rather than no difference.
-const WIDE: f64 = 1.25;
+use crate::stats::{self, Difference, Finding, Shift, ERROR_RATE};
 
 /// Lock calls per run below which a difference hardly comes from the locks.
 const FEW_CALLS: u64 = 1000;
@@ -51,6 +48,22 @@ pub struct Row {
     pub judgement: Judgement,
     /// The conclusion in words.
     pub verdict: String,
+}
+
+impl Row {
+    /// The ratio and its interval: `1.32 [1.25, 1.39]`.
+    pub fn ratio_in_words(&self) -> String {
+        match (self.ratio, self.ratio_low, self.ratio_high) {
+            (Some(ratio), Some(low), Some(high)) => {
+                // An end that rounds to 1 although the interval does not hold 1 gets the digits that show it.
+                let holds_one = low <= 1.0 && 1.0 <= high;
+                let end = |v: f64| if holds_one { digits(v) } else { ratio_digits(v) };
+                format!("{} [{}, {}]", digits(ratio), end(low), end(high))
+            }
+            (Some(ratio), _, _) => digits(ratio),
+            _ => "-".to_owned(),
+        }
+    }
 }
 
 /// What a row says.
@@ -242,37 +255,42 @@ fn certain(
     measure: &Measure,
     compared: usize,
 ) -> (Judgement, String) {
-    let fewest = stats::fewest_rounds(compared);
-    if row.good_runs < fewest as usize {
-        return (Judgement::TooFew, format!("too few runs (at least {fewest})"));
-    }
-    let (low, high) = shift.interval.unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
-    if low <= 0.0 && 0.0 <= high {
-        return match row.ratio {
-            Some(_) if (high - low) > 2.0 * WIDE.ln() => {
-                (Judgement::Unclear, format!("unclear: from {} to {}", digits(low.exp()), digits(high.exp())))
-            }
-            _ => (Judgement::Same, "no difference seen".into()),
-        };
-    }
-    if row.ratio.is_some() && shift.value.abs() < comparison.smallest_effect.ln_1p() {
-        let percent = short(100.0 * comparison.smallest_effect);
-        return (Judgement::Same, format!("differs by less than {percent}%"));
-    }
-    if p > ERROR_RATE {
-        return (Judgement::Unclear, "unclear: more runs would tell".into());
-    }
-    if shift.value < 0.0 && is_price_of_loading(row, comparison, measure) {
+    let difference = Difference { shift, is_ratio: row.ratio.is_some(), rounds: row.good_runs, p };
+    let finding = difference.finding(compared, comparison.smallest_effect);
+    if finding == Finding::Worse && is_price_of_loading(row, comparison, measure) {
         return (Judgement::Loading, "no more than loading costs".into());
     }
-    let (better, worse) = match measure.source {
-        Source::Wall => ("faster", "slower"),
-        Source::Metric { .. } => ("better", "worse"),
+    let words = match measure.source {
+        Source::Wall => ["faster", "slower"],
+        Source::Metric { .. } => ["better", "worse"],
     };
-    let (judgement, word) = if shift.value > 0.0 { (Judgement::Better, better) } else { (Judgement::Worse, worse) };
-    match row.ratio {
-        Some(ratio) => (judgement, format!("{} {word}", times(ratio.max(1.0 / ratio)))),
-        None => (judgement, format!("{} {word}", human(shift.value.abs(), &measure.unit))),
+    verdict(&difference, finding, comparison.smallest_effect, words, &measure.unit)
+}
+
+/// The conclusion from what was found: what it is, and in words. `words` are those for better and worse; `unit` is that of
+/// plain differences.
+pub fn verdict(
+    difference: &Difference,
+    finding: Finding,
+    smallest_effect: f64,
+    words: [&str; 2],
+    unit: &str,
+) -> (Judgement, String) {
+    let size = |word: &str| match difference.ratio() {
+        Some(ratio) => format!("{} {word}", times(ratio.max(1.0 / ratio))),
+        None => format!("{} {word}", human(difference.shift.value.abs(), unit)),
+    };
+    match finding {
+        Finding::TooFew(fewest) => (Judgement::TooFew, format!("too few runs (at least {fewest})")),
+        Finding::NotSeen => (Judgement::Same, "no difference seen".into()),
+        Finding::Wide => {
+            let (low, high) = difference.ratio_interval().unwrap_or((0.0, f64::INFINITY));
+            (Judgement::Unclear, format!("unclear: from {} to {}", digits(low), digits(high)))
+        }
+        Finding::Small => (Judgement::Same, format!("differs by less than {}%", short(100.0 * smallest_effect))),
+        Finding::NotProven => (Judgement::Unclear, "unclear: more runs would tell".into()),
+        Finding::Better => (Judgement::Better, size(words[0])),
+        Finding::Worse => (Judgement::Worse, size(words[1])),
     }
 }
 
@@ -721,17 +739,8 @@ impl Column {
                 }
                 _ => none(),
             },
-            Column::Ratio => match (row.ratio, row.ratio_low, row.ratio_high) {
-                _ if row.lock == BASELINE && row.median.is_some() => "1".into(),
-                (Some(ratio), Some(low), Some(high)) => {
-                    // An end that rounds to 1 although the interval does not hold 1 gets the digits that show it.
-                    let holds_one = low <= 1.0 && 1.0 <= high;
-                    let end = |v: f64| if holds_one { digits(v) } else { ratio_digits(v) };
-                    format!("{} [{}, {}]", digits(ratio), end(low), end(high))
-                }
-                (Some(ratio), _, _) => digits(ratio),
-                _ => none(),
-            },
+            Column::Ratio if row.lock == BASELINE && row.median.is_some() => "1".into(),
+            Column::Ratio => row.ratio_in_words(),
             Column::Verdict => row.verdict.clone(),
         }
     }

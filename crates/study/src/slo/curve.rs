@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::latencies::Figures;
 use crate::machine::Machine;
 use crate::model::{Sample, BASELINE};
-use crate::stats::{median, shift};
+use crate::stats::{median, Difference};
 use crate::summary::time_in_words;
 
 /// Version of the JSON shape; it grows when a key changes its meaning or goes away.
@@ -174,11 +174,11 @@ impl Point {
     /// Computes the ratio to the runs of the lock below, given by round.
     fn compare(&mut self, fifo: &BTreeMap<u32, f64>, uses_metric: bool) {
         let own = throughputs(self, uses_metric);
-        let both = own.iter().filter_map(|(round, own)| Some((own / fifo.get(round)?).ln()));
-        let found = shift(&both.collect::<Vec<_>>());
-        let interval = found.and_then(|shift| shift.interval);
-        self.ratio = found.map(|shift| shift.value.exp());
-        (self.ratio_low, self.ratio_high) = (interval.map(|ends| ends.0.exp()), interval.map(|ends| ends.1.exp()));
+        let both: Vec<_> = own.iter().filter_map(|(round, own)| Some((*own, *fifo.get(round)?))).collect();
+        let found = Difference::of(&both);
+        let interval = found.and_then(|difference| difference.ratio_interval());
+        self.ratio = found.and_then(|difference| difference.ratio());
+        (self.ratio_low, self.ratio_high) = (interval.map(|ends| ends.0), interval.map(|ends| ends.1));
     }
 
     /// Whether little cores keep the target; `None` where there is no target, or no little core.

@@ -4,8 +4,8 @@ use std::io;
 
 use super::curve::{Curve, Edge, Medians, Point, Role};
 use crate::export::Format;
-use crate::page::{Grid, Mood, Page};
-use crate::summary::{as_option, digits, human, time_in_words};
+use crate::page::{Page, Row, Table};
+use crate::summary::{as_option, digits, human, time_in_words, Judgement};
 
 /// What the table shows, and where it was measured.
 pub fn remarks(curve: &Curve) -> String {
@@ -81,15 +81,16 @@ fn page(curve: &Curve, environment: &str) -> Page {
     let lines = |text: String| text.lines().map(str::to_owned).collect();
     let measured = curve.points.iter().filter(|point| !point.runs.is_empty());
     let numeric = |(column, heading): (usize, &&str)| ((*heading).to_owned(), column + 1 < HEADINGS.len());
-    let grid = Grid {
+    let row = |point| Row { cells: cells(point, curve).to_vec(), judgement: Judgement::Same };
+    let table = Table {
         title: None,
         columns: HEADINGS.iter().enumerate().map(numeric).collect(),
-        rows: measured.map(|point| (cells(point, curve).to_vec(), Mood::Neither)).collect(),
+        rows: measured.map(row).collect(),
     };
     Page {
         title: curve.command.join(" "),
         conclusion: lines(advice(curve, environment)),
-        grids: vec![grid],
+        tables: vec![table],
         notes: lines(remarks(curve)),
     }
 }
