@@ -9,6 +9,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
+use lockswap_locks::parameters::{self, Values};
+use lockswap_locks::registry;
 use lockswap_platform::{Ns, LONGEST_DURATION};
 use lockswap_plot::{Chart, Format, Look};
 use lockswap_study::export::OutputFile;
@@ -22,13 +24,13 @@ use lockswap_study::slo::measure::{measure, points, Ending, Failure, Setting, Wa
 use lockswap_study::slo::report::render;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::asl::{slo_variable, AslArgs, Fifo, Slo};
+use crate::asl::{slo_variable, AslArgs, Slo};
 use crate::compare::{bar, plain_failed};
 use crate::duration;
 use crate::error::{UserError, USAGE};
 use crate::outputs::{OutputArgs, Outputs, Wanted, ALL_FORMS};
 use crate::picture;
-use crate::selection::{Selection, PLAIN, VARIABLES};
+use crate::selection::{named, Selection, PLAIN, VARIABLES};
 use crate::terminal;
 
 /// Finds a latency target for an epoch: what each one costs in latency and brings in throughput.
@@ -54,6 +56,9 @@ pub struct SloArgs {
     /// Throughput as a number in the program's output, the first group of REGEX in its last match [default: epochs/s]
     #[arg(long, value_name = "REGEX")]
     metric: Option<String>,
+    /// Lock of LibASL, with its parameters (`lockswap list asl`), as in asl:fifo=futex
+    #[arg(long, value_name = "ID", default_value = "asl")]
+    lock: String,
     #[command(flatten)]
     asl: AslArgs,
     /// Longest run, such as 90s or 5m [default: 60, or ten times the plain program's slowest run if that is more]
@@ -92,7 +97,7 @@ Examples:
   lockswap slo --epoch 5 --from 10us --to 1ms -- ./server --seconds 2
   lockswap slo --epoch 5 --from 10us --to 1ms --steps 24 --runs 5 -- ./bench
   lockswap slo --epoch 5 --from 10us --to 1ms --metric '([0-9.]+) req/s' -- ./bench
-  lockswap slo --epoch 5 --from 1ms --to 50ms --asl-fifo futex \\
+  lockswap slo --epoch 5 --from 1ms --to 50ms --lock asl:fifo=futex \\
       --export knee.svg --export slo.json -- ./bench";
 
 /// Runs `lockswap slo`.
@@ -105,7 +110,8 @@ pub fn run(args: SloArgs) -> anyhow::Result<ExitCode> {
         UserError::new(format!("cannot record latencies: {error}"), remedy)
     })?;
     let points = points(&setting.slos);
-    let variants: Vec<Variant> = points.iter().map(|point| variant(&args, point, &file)).collect::<Result<_, _>>()?;
+    let variants: Vec<Variant> =
+        points.iter().map(|point| variant(&setting, point, &file)).collect::<Result<_, _>>()?;
     let interrupt = Interrupt::on(&[SIGINT, SIGTERM, SIGHUP])?;
     let mut watcher = Watcher { bar: bar(0), outputs: &mut outputs };
     let measured = measure(&setting, (points, &variants), file, &interrupt, &mut watcher);
@@ -145,7 +151,7 @@ fn setting(args: &SloArgs) -> Result<Setting, UserError> {
         let remedy = "see https://docs.rs/regex-lite for the syntax; put the expression in single quotes";
         UserError::new(format!("--metric: {error}"), remedy).with_status(USAGE)
     })?;
-    let fifo = fifo(args);
+    let (lock, fifo) = locks(args)?;
     Ok(Setting {
         command: args.command.clone(),
         epoch: args.epoch,
@@ -153,23 +159,37 @@ fn setting(args: &SloArgs) -> Result<Setting, UserError> {
         runs: args.runs,
         regex: args.metric.clone(),
         metric,
-        lock: fifo.asl().into(),
-        fifo: fifo.alone().into(),
+        lock,
+        fifo,
         timeout: args.timeout,
         version: env!("CARGO_PKG_VERSION").into(),
     })
 }
 
-fn fifo(args: &SloArgs) -> Fifo {
-    args.asl.asl_fifo.unwrap_or(Fifo::Mcs)
+/// The lock of LibASL, and the one below it.
+fn locks(args: &SloArgs) -> Result<(String, String), UserError> {
+    let lock = named(registry::Role::Mutex, &args.asl.choose(Some(args.lock.clone()))?.unwrap_or_default())?;
+    let id = lock.split(':').next().unwrap_or_default();
+    let fifo = parameters::of("asl").iter().find_map(|parameter| match parameter.values {
+        Values::Locks(known) => known.iter().find(|(_, asl)| *asl == id).map(|(fifo, _)| (*fifo).to_owned()),
+        Values::Time => None,
+    });
+    match fifo {
+        Some(fifo) => Ok((lock, fifo)),
+        None => {
+            let what = format!("--lock {lock}: targets mean something to the locks of LibASL only");
+            Err(UserError::new(what, "leave it out, or name asl with a lock below, as in asl:fifo=ticket")
+                .with_status(USAGE))
+        }
+    }
 }
 
 /// The program as it is run at this point.
-fn variant(args: &SloArgs, point: &Point, file: &LatencyFile) -> Result<Variant, UserError> {
+fn variant(setting: &Setting, point: &Point, file: &LatencyFile) -> Result<Variant, UserError> {
     let lock = match point.role {
         Role::Pthread => PLAIN,
-        Role::Fifo => fifo(args).alone(),
-        Role::NoTarget | Role::Target => fifo(args).asl(),
+        Role::Fifo => &setting.fifo,
+        Role::NoTarget | Role::Target => &setting.lock,
     };
     let selection = Selection { lock: Some(lock.into()), rwlock: None, spin: None };
     let mut envs = selection.environment()?;
@@ -180,7 +200,6 @@ fn variant(args: &SloArgs, point: &Point, file: &LatencyFile) -> Result<Variant,
     let stray: Vec<_> = stray.map(|name| (name.into(), None)).collect();
     envs.extend(stray);
     envs.push(file.variable());
-    envs.extend(args.asl.environment());
     let target = match point.role {
         Role::Pthread | Role::Fifo => None,
         // One that every epoch meets.
@@ -188,9 +207,9 @@ fn variant(args: &SloArgs, point: &Point, file: &LatencyFile) -> Result<Variant,
         Role::Target => point.slo_ns,
     };
     if let Some(ns) = target {
-        envs.push(slo_variable(&[Slo { id: args.epoch, ns }]));
+        envs.push(slo_variable(&[Slo { id: setting.epoch, ns }]));
     }
-    Ok(Variant::new(lock, !selection.is_plain(), Program { args: args.command.clone(), envs }))
+    Ok(Variant::new(lock, !selection.is_plain(), Program { args: setting.command.clone(), envs }))
 }
 
 /// Shows the progress and keeps what there is.

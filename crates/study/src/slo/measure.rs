@@ -175,7 +175,7 @@ impl Watcher<'_> {
                 what += "; it wrote to stderr:";
                 tail.lines().for_each(|line| what += &format!("\n    {line}"));
             }
-            (what, "try another lock below with --asl-fifo")
+            (what, "try another lock below, as in --lock asl:fifo=ticket")
         } else if self.entered.is_empty() {
             let remedy = "mark the epoch with lockswap_epoch_start and lockswap_epoch_end (docs/epochs.md); \
                           'lockswap doctor PROGRAM' says whether the preload library can work on it";

@@ -150,19 +150,14 @@ pub fn advice(curve: &Curve, environment: &str) -> String {
         );
     };
     let gain = digits(point.ratio.unwrap_or_default());
-    let [lock, below] = match curve.lock.strip_prefix("asl-") {
-        None => ["asl", ""],
-        Some("blocking") => ["asl", " --asl-fifo futex"],
-        Some("ticket") => ["asl", " --asl-fifo ticket"],
-        Some(_) => ["asl", " --asl-fifo cna"],
-    };
     format!(
         "knee: {}, {gain} times the throughput of {}: the lowest target with 90% of the gain\n\
          in the program:  lockswap_epoch_end({}, {slo});\n\
-         from outside:    {environment}lockswap run --lock {lock}{below} --slo {}={} -- {}\n",
+         from outside:    {environment}lockswap run --lock {} --slo {}={} -- {}\n",
         time_in_words(slo as f64),
         curve.fifo,
         curve.epoch,
+        curve.lock,
         curve.epoch,
         as_option(slo),
         curve.command.join(" "),
