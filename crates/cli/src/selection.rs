@@ -11,8 +11,8 @@ use lockswap_locks::registry::{self, Role};
 use lockswap_workloads::invalid;
 
 use crate::error::{UserError, USAGE};
+use crate::library;
 use crate::list::option;
-use crate::{library, seccomp};
 
 /// The baseline without the preload library.
 pub const PLAIN: &str = "pthread";
@@ -100,7 +100,7 @@ impl Selection {
         }
         envs.push(("LD_PRELOAD".into(), Some(preload)));
         envs.push(("ASAN_OPTIONS".into(), Some(asan_options(env::var_os("ASAN_OPTIONS").unwrap_or_default()))));
-        if let Some(yields) = seccomp::yields() {
+        if let Some(yields) = library::yields() {
             envs.push(("LOCKSWAP_YIELD".into(), yields.map(Into::into)));
         }
         // An id that the command line does not name may come from the environment, as it would without the command.
