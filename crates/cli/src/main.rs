@@ -19,6 +19,7 @@ mod little;
 mod lock_pages;
 mod old;
 mod only;
+mod outputs;
 mod picture;
 mod preload_path;
 mod run;

@@ -11,7 +11,6 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lockswap_study::export::Format;
 use lockswap_study::model::{Comparison, Exit, Phase};
 use lockswap_study::plan::{Ending, Observer, Variant};
 use lockswap_study::runner::{find_in_path, Interrupt};
@@ -23,9 +22,8 @@ use crate::duration;
 use crate::error::UserError;
 use crate::little::Little;
 use crate::only::OnlyArgs;
-use crate::picture::LookArgs;
+use crate::outputs::{OutputArgs, Outputs, ALL_FORMS};
 use crate::terminal;
-use output::Outputs;
 use plan::{Direction, Sweep};
 
 /// Runs a program on several locks in turn and says what the difference is worth.
@@ -109,51 +107,11 @@ pub struct CompareArgs {
     /// Seed of the order of runs
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Writes a file: .json (everything, raw samples included), .csv (one line per run), .md or .html (the tables), .svg or
-    /// .png (a picture of the ratios). Repeatable
-    #[arg(long, value_name = "FILE")]
-    export: Vec<PathBuf>,
     #[command(flatten)]
-    look: LookArgs,
-    /// What is printed
-    #[arg(long, value_name = "FORM", value_enum, default_value_t = Print::Table)]
-    format: Print,
-    /// Old spelling of --export FILE.json
-    #[arg(long, value_name = "FILE", hide = true)]
-    export_json: Option<PathBuf>,
-    /// Old spelling of --export FILE.csv
-    #[arg(long, value_name = "FILE", hide = true)]
-    export_csv: Option<PathBuf>,
-    /// Old spelling of --export FILE.md
-    #[arg(long, value_name = "FILE", hide = true)]
-    export_md: Option<PathBuf>,
+    output: OutputArgs,
     /// The program and its arguments; without one, a built-in contended key-value workload is compared
     #[arg(trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
     command: Vec<OsString>,
-}
-
-/// What goes to standard output.
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Print {
-    /// Tables for people
-    Table,
-    /// Everything, raw samples included
-    Json,
-    /// One line per run
-    Csv,
-    /// The tables as Markdown
-    Md,
-}
-
-impl Print {
-    fn format(self) -> Option<Format> {
-        match self {
-            Print::Table => None,
-            Print::Json => Some(Format::Json),
-            Print::Csv => Some(Format::Csv),
-            Print::Md => Some(Format::Markdown),
-        }
-    }
 }
 
 const HELP: &str = "\
@@ -194,7 +152,11 @@ const SOME_FAILED: u8 = 3;
 /// Runs `lockswap compare`.
 pub fn run(args: CompareArgs) -> anyhow::Result<ExitCode> {
     let plan = plan::plan(&args)?;
-    let outputs = Outputs::prepare(&args)?;
+    let outputs = Outputs::prepare(&args.output, ALL_FORMS)?;
+    if args.lower_is_better {
+        // Stderr may be closed.
+        let _ = writeln!(io::stderr(), "note: --lower-is-better is now written --metric 'lower:REGEX'");
+    }
     let interrupt = Interrupt::on(&[SIGINT, SIGTERM, SIGHUP])?;
     let mut watcher = Watcher {
         bar: bar(u64::from(plan.runs + plan.warmup) * plan.variants.len() as u64),
@@ -212,15 +174,13 @@ pub fn run(args: CompareArgs) -> anyhow::Result<ExitCode> {
     if let (Ending::CommandFailed { problem }, true) = (&ending, nothing) {
         return Err(command_failed(problem).into());
     }
-    watcher.outputs.write(&comparison, true);
-    match args.format.format() {
+    output::write(&mut watcher.outputs, &comparison, true);
+    match args.output.format.data() {
         None => terminal::print(&report::report(&comparison, watcher.begin.elapsed()))?,
         Some(format) => terminal::print_data(&lockswap_study::export::render(format, &comparison)?)?,
     }
     warn_of_quota(&comparison);
-    for problem in &watcher.outputs.failed {
-        let _ = writeln!(io::stderr(), "error: {problem}");
-    }
+    let written = watcher.outputs.tell();
     let failed = comparison.summary.iter().flatten().any(|row| !row.problems.is_empty());
     Ok(match ending {
         Ending::Interrupted { signal } => {
@@ -228,7 +188,7 @@ pub fn run(args: CompareArgs) -> anyhow::Result<ExitCode> {
             ExitCode::from(128u8.wrapping_add(signal as u8))
         }
         Ending::CommandFailed { problem } => return Err(command_failed(&problem).into()),
-        _ if !watcher.outputs.failed.is_empty() => ExitCode::FAILURE,
+        _ if !written => ExitCode::FAILURE,
         _ if failed => ExitCode::from(SOME_FAILED),
         _ => ExitCode::SUCCESS,
     })
@@ -279,7 +239,7 @@ impl Observer for Watcher {
         let now = Instant::now();
         if self.outputs.keeps_files() && now >= self.next_write {
             comparison.summarise();
-            self.outputs.write(comparison, false);
+            output::write(&mut self.outputs, comparison, false);
             self.next_write = Instant::now() + WRITING * now.elapsed();
         }
     }

@@ -1,103 +1,20 @@
 //! The files that a comparison is written to.
 
-use std::path::{Path, PathBuf};
-
 use lockswap_plot::{Axis, Chart, Emphasis, Look, Reference, Row as Bar, Rows, Series};
-use lockswap_study::export::{render, Format, OutputFile};
+use lockswap_study::export::render;
 use lockswap_study::model::Comparison;
 use lockswap_study::summary::{self, Judgement, Row};
 
-use super::CompareArgs;
-use crate::error::{UserError, USAGE};
-use crate::picture::{self, LookArgs};
+use crate::outputs::{Outputs, Wanted};
+use crate::picture;
 use crate::selection::PLAIN;
 
-/// A form of a file.
-#[derive(Clone, Copy)]
-enum Form {
-    Data(Format),
-    Picture(lockswap_plot::Format),
-}
-
-/// All files that the user wants.
-pub struct Outputs {
-    files: Vec<(Form, OutputFile)>,
-    look: LookArgs,
-    /// What could not be written.
-    pub failed: Vec<String>,
-}
-
-impl Outputs {
-    /// Checks names and places before anything is measured.
-    pub fn prepare(args: &CompareArgs) -> Result<Self, UserError> {
-        let mut wanted: Vec<(Form, &Path)> = Vec::new();
-        for path in &args.export {
-            wanted.push((form(path)?, path));
-        }
-        let old: [(&Option<PathBuf>, Format, &str); 3] = [
-            (&args.export_json, Format::Json, "json"),
-            (&args.export_csv, Format::Csv, "csv"),
-            (&args.export_md, Format::Markdown, "md"),
-        ];
-        for (path, format, extension) in old {
-            if let Some(path) = path {
-                eprintln!("note: --export-{extension} FILE is now written --export FILE.{extension}");
-                wanted.push((Form::Data(format), path));
-            }
-        }
-        if args.lower_is_better {
-            eprintln!("note: --lower-is-better is now written before the expression: --metric 'lower:REGEX'");
-        }
-        let mut files: Vec<(Form, OutputFile)> = Vec::new();
-        for (form, path) in wanted {
-            if path == Path::new("-") {
-                let remedy = "--format json, csv or md prints it instead of the table";
-                return Err(UserError::new("- is no file to export to", remedy).with_status(USAGE));
-            }
-            let file = OutputFile::prepare(path).map_err(|error| {
-                let remedy = "name a file in a folder that you can write to; nothing was measured";
-                UserError::new(format!("cannot write {}: {error}", path.display()), remedy)
-            })?;
-            if !file.is_stream() && files.iter().any(|(_, other)| other.path() == file.path()) {
-                let what = format!("two exports go to {}", path.display());
-                return Err(UserError::new(what, "give each a file of its own").with_status(USAGE));
-            }
-            files.push((form, file));
-        }
-        Ok(Self { files, look: args.look, failed: Vec::new() })
-    }
-
-    /// Whether there are files that keep what was measured so far.
-    pub fn keeps_files(&self) -> bool {
-        self.files.iter().any(|(form, file)| matches!(form, Form::Data(_)) && !file.is_stream())
-    }
-
-    /// Writes the comparison as it stands. Streams, which keep nothing, and pictures only when all is `done`.
-    pub fn write(&mut self, comparison: &Comparison, done: bool) {
-        for (form, file) in &self.files {
-            let content = match form {
-                Form::Data(_) if file.is_stream() && !done => continue,
-                Form::Data(format) => render(*format, comparison).map(String::into_bytes),
-                Form::Picture(_) if !done => continue,
-                Form::Picture(format) => Ok(draw(comparison, self.look.of(*format))),
-            };
-            if let Err(error) = content.and_then(|content| file.replace(&content)) {
-                let problem = format!("cannot write {}: {error}", file.path().display());
-                if !self.failed.contains(&problem) {
-                    self.failed.push(problem);
-                }
-            }
-        }
-    }
-}
-
-fn form(path: &Path) -> Result<Form, UserError> {
-    let data = Format::of(path).map(Form::Data);
-    let picture = || lockswap_plot::Format::of(path).ok().map(Form::Picture);
-    data.or_else(picture).or_else(|| (path == Path::new("-")).then_some(Form::Data(Format::Json))).ok_or_else(|| {
-        let what = format!("--export {}: the ending of the name does not say in which form", path.display());
-        UserError::new(what, "end it in .json, .csv, .md, .html, .svg or .png").with_status(USAGE)
-    })
+/// Writes the comparison as it stands to all files; pictures only when all is `done`.
+pub fn write(outputs: &mut Outputs, comparison: &Comparison, done: bool) {
+    outputs.write(done, |wanted| match wanted {
+        Wanted::Data(format) => render(format, comparison).map(String::into_bytes),
+        Wanted::Picture(look) => Ok(draw(comparison, look)),
+    });
 }
 
 /// The ratios: over the parameter of a sweep where there is one of numbers, else a row for each lock.
