@@ -66,7 +66,7 @@ fn venue(paper: &str) -> &str {
 }
 
 /// The name of a table of the locks of a role.
-pub(crate) fn heading(role: Role) -> String {
+pub fn heading(role: Role) -> String {
     format!("{} locks ({} ID; * is the default)", role.name(), option(role))
 }
 

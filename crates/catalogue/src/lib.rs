@@ -13,7 +13,7 @@ pub mod pages;
 mod row;
 
 pub use checked::{not_checked, AllChecks, Check, Engine, Explored, Loomed, Summary, Unreadable};
-pub use columns::{markdown, Column, COLUMNS};
+pub use columns::{heading, markdown, Column, COLUMNS};
 pub use order::{by_family, families, option, ROLES};
 pub use pages::Facts;
 pub use row::{to_csv, Row};

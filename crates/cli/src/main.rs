@@ -4,7 +4,6 @@
 
 mod asl;
 mod bench;
-mod checked;
 mod compare;
 mod counting;
 mod doctor;
@@ -16,7 +15,6 @@ mod latencies;
 mod library;
 mod list;
 mod little;
-mod lock_pages;
 mod old;
 mod only;
 mod outputs;

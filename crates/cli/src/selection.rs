@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
+use lockswap_catalogue::option;
 use lockswap_locks::info::Asks;
 use lockswap_locks::registry::{self, Role};
 
@@ -12,7 +13,6 @@ use lockswap_workloads::invalid;
 
 use crate::error::{UserError, USAGE};
 use crate::library;
-use crate::list::option;
 
 /// The baseline without the preload library.
 pub const PLAIN: &str = "pthread";
