@@ -4,26 +4,21 @@
 
 mod asl;
 mod bench;
-mod checked;
 mod compare;
 mod doctor;
 mod duration;
-mod elf;
 mod error;
-mod folder;
 mod hidden;
 mod install_docs;
 mod library;
 mod list;
 mod little;
-mod lock_pages;
 mod old;
 mod only;
 mod outputs;
 mod picture;
 mod preload_path;
 mod run;
-mod seccomp;
 mod selection;
 mod setting;
 mod sim;

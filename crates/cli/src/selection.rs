@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
+use lockswap_catalogue::option;
 use lockswap_locks::info::Asks;
 use lockswap_locks::parameters::{self, Named, Wrong};
 use lockswap_locks::registry::{self, Role};
@@ -12,8 +13,7 @@ use lockswap_locks::registry::{self, Role};
 use lockswap_workloads::invalid;
 
 use crate::error::{UserError, USAGE};
-use crate::list::option;
-use crate::{library, seccomp};
+use crate::library;
 
 /// The baseline without the preload library.
 pub const PLAIN: &str = "pthread";
@@ -103,7 +103,7 @@ impl Selection {
         }
         envs.push(("LD_PRELOAD".into(), Some(preload)));
         envs.push(("ASAN_OPTIONS".into(), Some(asan_options(env::var_os("ASAN_OPTIONS").unwrap_or_default()))));
-        if let Some(yields) = seccomp::yields() {
+        if let Some(yields) = library::yields() {
             envs.push(("LOCKSWAP_YIELD".into(), yields.map(Into::into)));
         }
         // An id that the command line does not name may come from the environment, as it would without the command.
