@@ -1,8 +1,9 @@
 //! The environment of the process, from wherever it can be read at the time.
 
 use crate::memory;
-use crate::message::{complain, die, Ids, Lossy};
+use crate::message::{complain, die, Lossy};
 use core::ffi::{c_char, c_void, CStr};
+use lockswap_locks::nearest::nearest;
 use lockswap_locks::registry::{self, Role};
 use lockswap_platform::CpuList;
 
@@ -120,12 +121,15 @@ impl Environment {
         let chosen = value.to_str().ok().and_then(|id| registry::find(role, id));
         match chosen {
             Some(entry) => entry.info.id,
-            None => die(format_args!(
-                "{name}={} names no {} lock; choose one of: {}",
-                Lossy(value.to_bytes()),
-                role.name(),
-                Ids(role)
-            )),
+            None => {
+                let meant = value.to_str().map(|id| nearest(id, registry::ids(role))).unwrap_or_default();
+                die(format_args!(
+                    "{name}={} names no {} lock; {meant}{}'lockswap list' shows all",
+                    Lossy(value.to_bytes()),
+                    role.name(),
+                    if meant.is_empty() { "" } else { " " }
+                ))
+            }
         }
     }
 }
