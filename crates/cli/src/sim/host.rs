@@ -14,7 +14,7 @@ use lockswap_sim::{Invalid, Machine};
 use lockswap_study::export::OutputFile;
 
 use crate::error::UserError;
-use crate::{picture, topo};
+use crate::picture;
 
 /// What the machine is called.
 pub const NAME: &str = "host";
@@ -29,8 +29,8 @@ pub struct Host {
 impl Host {
     /// Looks at the CPUs that this process may use.
     pub fn here() -> Result<Self, UserError> {
-        let here = topo::Machine::here()?;
-        let files = lockswap_machine::open(&topo::root()).ok();
+        let here = lockswap_machine::Machine::here()?;
+        let files = lockswap_machine::open(&lockswap_machine::root()).ok();
         let identity = Identity::of(&files);
         let shape = Shape::of(&here.topology).map_err(failed)?;
         let about = lockswap_study::machine::Machine::here();
