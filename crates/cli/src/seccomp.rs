@@ -2,11 +2,10 @@
 //!
 //! The preload library cannot try: a filter may kill who makes a call that it does not allow. So a child of ours tries.
 
+use lockswap_experiment::hardware::child;
 use std::fs;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-
-use crate::hidden;
 
 /// The value of `LOCKSWAP_YIELD` for programs started from here: how many filters this process and its children are under, if
 /// `sched_yield` works under them. A program that comes under more of them later finds another number. `None` without a
@@ -26,7 +25,7 @@ pub fn yields() -> Option<Option<String>> {
 fn try_in_child() -> bool {
     let Ok(own) = std::env::current_exe() else { return false };
     let mut child = Command::new(own);
-    child.arg(hidden::YIELD).env_remove("LD_PRELOAD");
+    child.arg(child::YIELD).env_remove("LD_PRELOAD");
     child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     child.status().is_ok_and(|status| status.success())
 }

@@ -1,6 +1,7 @@
 //! From samples to words.
 
 use lockswap_locks::counters::FILE_BYTES;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Comparison, Exit, LockRuns, Measure, Phase, Sample, Source, Winner, BASELINE, INTERPOSED};
@@ -66,7 +67,7 @@ impl Row {
 }
 
 /// What a row says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Judgement {
     /// It is what the others are compared with.

@@ -1,9 +1,10 @@
 //! The files that a comparison is written to.
 
-use lockswap_plot::{Axis, Chart, Emphasis, Look, Reference, Row as Bar, Rows, Series};
+use lockswap_experiment::drawn::{self, About};
+use lockswap_plot::Look;
 use lockswap_study::export::render;
 use lockswap_study::model::Comparison;
-use lockswap_study::summary::{self, Judgement, Row};
+use lockswap_study::summary;
 
 use crate::outputs::{Outputs, Wanted};
 use crate::picture;
@@ -25,52 +26,6 @@ fn draw(comparison: &Comparison, look: Look) -> Vec<u8> {
         None => String::new(),
     };
     let footer = picture::footer(&[format!("seed {}", comparison.seed)]);
-    match over_parameter(comparison, rows, &axis) {
-        Some(chart) => Chart { footer, ..chart }.render(look),
-        None => {
-            let shown = summary::sorted(comparison, rows).into_iter().map(bar).collect();
-            Rows::ratios(comparison.name.clone(), axis, shown).footer(footer).render(look)
-        }
-    }
-}
-
-fn bar(row: &Row) -> Bar {
-    let label = match row.setting.is_empty() {
-        true => row.lock.clone(),
-        false => format!("{}, {}", row.lock, summary::in_words(&row.setting)),
-    };
-    if row.lock == PLAIN {
-        return Bar::new(label, 1.0).emphasis(Emphasis::Baseline).note("the baseline");
-    }
-    let bar = match (row.ratio, row.ratio_low, row.ratio_high) {
-        (Some(ratio), Some(low), Some(high)) => Bar::new(label, ratio).interval(low, high),
-        (Some(ratio), _, _) if row.judgement != Judgement::Failed => Bar::new(label, ratio),
-        _ => Bar::without_value(label),
-    };
-    bar.note(row.verdict.clone())
-}
-
-/// A line for each lock, where the setting is one number.
-fn over_parameter(comparison: &Comparison, rows: &[Row], axis: &str) -> Option<Chart> {
-    let number = |row: &Row| match &row.setting[..] {
-        [(_, value)] => value.parse::<f64>().ok().filter(|number| number.is_finite()),
-        _ => None,
-    };
-    let numbers: Vec<f64> = rows.iter().map(number).collect::<Option<_>>()?;
-    let name = &rows.first()?.setting.first()?.0;
-    let x = if numbers.iter().all(|number| *number > 0.0) { Axis::log(name) } else { Axis::linear(name) };
-    let mut chart = Chart::new(comparison.name.clone(), x, Axis::log(axis));
-    let mut drawn: Vec<&str> = vec![PLAIN];
-    for lock in rows.iter().map(|row| row.lock.as_str()) {
-        if drawn.contains(&lock) {
-            continue;
-        }
-        drawn.push(lock);
-        let own: Vec<(f64, &Row)> = numbers.iter().copied().zip(rows).filter(|(_, row)| row.lock == lock).collect();
-        let points = own.iter().filter_map(|(number, row)| Some((*number, row.ratio?)));
-        let band = own.iter().filter_map(|(number, row)| Some((*number, row.ratio_low?, row.ratio_high?)));
-        chart.series.push(Series::new(lock, points).with_band(band));
-    }
-    chart.references.push(Reference::horizontal(1.0, PLAIN));
-    Some(chart)
+    let about = About { title: comparison.name.clone(), axis, footer, baseline: PLAIN.to_owned() };
+    drawn::ratios(about, &summary::sorted(comparison, rows), look)
 }

@@ -3,10 +3,11 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
+use lockswap_experiment::hardware::child;
 use lockswap_study::machine::Machine;
 
 use super::Check;
-use crate::{hidden, library};
+use crate::library;
 
 /// Key of the auxiliary vector under which the kernel says how much of the rseq area it fills.
 const AT_RSEQ_FEATURE_SIZE: usize = 27;
@@ -54,7 +55,7 @@ fn preload_library() -> Check {
     let own = std::env::current_exe();
     let run = own.and_then(|own| {
         let mut command = Command::new(own);
-        command.arg(hidden::LOADED).env("LD_PRELOAD", &path).stdin(Stdio::null()).stdout(Stdio::null());
+        command.arg(child::LOADED).env("LD_PRELOAD", &path).stdin(Stdio::null()).stdout(Stdio::null());
         crate::selection::VARIABLES.iter().chain(&["LOCKSWAP_ONLY"]).for_each(|name| {
             command.env_remove(name);
         });
