@@ -1,6 +1,7 @@
 //! From samples to words.
 
 use lockswap_locks::counters::FILE_BYTES;
+use lockswap_platform::{Ns, LONGEST_DURATION};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -579,7 +580,7 @@ fn ratio_digits(ratio: f64) -> String {
 }
 
 /// A ratio with two digits after the point, and at least two significant ones.
-fn digits(ratio: f64) -> String {
+pub fn digits(ratio: f64) -> String {
     match ratio {
         r if r >= 99.5 => format!("{r:.0}"),
         r if r >= 9.95 => format!("{r:.1}"),
@@ -603,7 +604,7 @@ pub fn human(value: f64, unit: &str) -> String {
     let (scaled, prefix) = match unit {
         "s" if size == 0.0 || size >= 1.0 => (value, ""),
         "s" if size >= 1e-3 => (value * 1e3, "m"),
-        "s" => (value * 1e6, "µ"),
+        "s" => (value * 1e6, "u"),
         _ if size >= 1e9 => (value / 1e9, "G"),
         _ if size >= 1e6 => (value / 1e6, "M"),
         _ if size >= 1e5 => (value / 1e3, "k"),
@@ -618,6 +619,29 @@ pub fn human(value: f64, unit: &str) -> String {
     let gap = if unit.is_empty() && prefix.is_empty() { "" } else { " " };
     let join = if unit.contains('/') && !prefix.is_empty() { " " } else { "" };
     format!("{scaled:.digits$}{gap}{prefix}{join}{unit}")
+}
+
+/// A time for people, with three digits: `12.3 us`.
+pub fn time_in_words(ns: f64) -> String {
+    let (value, unit) = match ns {
+        ns if ns < 999.5 => return format!("{ns:.0} ns"),
+        ns if ns < 999_500.0 => (ns / 1e3, "us"),
+        ns if ns < 999_500_000.0 => (ns / 1e6, "ms"),
+        ns => (ns / 1e9, "s"),
+    };
+    let digits = match value {
+        value if value < 9.995 => 2,
+        value if value < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+/// A time as options take it: `50us`.
+pub fn as_option(ns: Ns) -> String {
+    let units = [(LONGEST_DURATION, "h"), (1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
+    let found = units.into_iter().find(|(unit, _)| ns > 0 && ns.is_multiple_of(*unit));
+    found.map_or_else(|| format!("{ns}ns"), |(unit, name)| format!("{}{name}", ns / unit))
 }
 
 /// A count for people.
@@ -976,5 +1000,15 @@ mod tests {
             assert!(columns.contains(&Column::Ratio) && columns.contains(&Column::Verdict));
         }
         assert_eq!(Column::for_width(200).len(), 8);
+    }
+
+    #[test]
+    fn times_have_three_digits() {
+        let cases =
+            [(7.0, "7 ns"), (999.4, "999 ns"), (1_234.0, "1.23 us"), (99_960.0, "100 us"), (12_340_000.0, "12.3 ms")];
+        for (ns, words) in cases {
+            assert_eq!(time_in_words(ns), words);
+        }
+        assert_eq!(time_in_words(2.5e9), "2.50 s");
     }
 }

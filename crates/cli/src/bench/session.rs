@@ -86,11 +86,11 @@ pub fn run<T: DeserializeOwned>(
 /// The part's page, with what all pages say.
 fn page<T>(series: &Series<T>, part: &Part<'_, T>, machine: &Machine) -> Page {
     let mut page = (part.page)(series);
+    page.notes.push(machine.title.clone());
     page.notes.push(format!("rounds of all locks in random order: {}; seed {}", series.rounds(), series.seed));
     let problems = series.problems();
     page.notes.extend(problems);
     page.notes.extend(busy(machine));
-    page.conclusion.insert(0, machine.title.clone());
     page
 }
 

@@ -101,8 +101,8 @@ fn page(speeds: &[Speed], targets: bool, machine: &Machine) -> Page {
         let reached = measured(speeds).filter(|speed| speed.is_reached()).count();
         notes.push(format!("{reached} of {} targets reached", measured(speeds).count()));
     }
+    notes.push(machine.title.clone());
     notes.extend(session::busy(machine));
     let table = Table { title: None, columns, rows: measured(speeds).map(row).collect() };
-    let (title, conclusion) = ("lockswap bench simulator".to_owned(), vec![machine.title.clone()]);
-    Page { title, conclusion, tables: vec![table], notes }
+    Page { title: "lockswap bench simulator".to_owned(), tables: vec![table], notes, ..Page::default() }
 }

@@ -3,7 +3,7 @@
 use super::session::{self, Part as Session};
 use super::tables::{how_to_read, picture, show};
 use super::{locks, Common};
-use crate::selection::{INTERPOSED, PLAIN};
+use crate::selection::{known, INTERPOSED, PLAIN};
 use lockswap_experiment::hardware::series::{Measured, Series};
 use lockswap_experiment::hardware::single::{self, Mark, Near, Numbers, Part, STUDY};
 use lockswap_locks::registry::Role;
@@ -19,6 +19,10 @@ use std::process::ExitCode;
 /// Measures `part` for every lock, or those that are named.
 pub fn run(common: &Common, part: Part) -> anyhow::Result<ExitCode> {
     let locks = locks(Role::Mutex, &common.lock, &[PLAIN, INTERPOSED], &[])?;
+    if part == Part::Direct {
+        // Called directly, a lock reads no parameters.
+        common.lock.iter().try_for_each(|lock| known(Role::Mutex, lock).map(drop))?;
+    }
     let series = Series::new(part.groups(&locks), common.seed, Vec::new());
     let page = |series: &Series<Numbers>| match part {
         Part::Direct => direct(series),

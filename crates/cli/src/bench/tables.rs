@@ -1,9 +1,9 @@
 //! Tables of what workloads gave.
 
 use crate::picture;
-use lockswap_experiment::drawn::{self, About};
 use lockswap_experiment::hardware::series::{Group, Measured, Series};
 use lockswap_plot::Look;
+use lockswap_study::draw::{ratios, About};
 use lockswap_study::page::{Row, Table};
 use lockswap_study::summary::{self, Judgement};
 use lockswap_workloads::micro::Unit;
@@ -92,8 +92,9 @@ pub fn picture(rows: &[&summary::Row], title: &str, baseline: &str, seed: u64, l
         axis: format!("times as fast as {baseline} (above 1 is better)"),
         footer: picture::footer(&[format!("seed {seed}")]),
         baseline: baseline.to_owned(),
+        is_time: Workload::is_time,
     };
-    drawn::ratios(about, rows, look)
+    ratios(about, rows, look)
 }
 
 /// A throughput in words: operations per second.

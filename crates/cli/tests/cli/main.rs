@@ -12,6 +12,7 @@ mod sim;
 mod slo;
 mod terminal;
 mod topo;
+mod torture;
 mod vocabulary;
 
 use std::io::Read;
@@ -163,6 +164,11 @@ fn wrong_usage_ends_with_status_two() {
         &["run", "--lock", "asl", "--slo", "5=50", "--", "true"],
         &["run", "--lock", "asl", "--slo", "5", "--", "true"],
         &["run", "--lock", "asl", "--asl-max-window", "2h", "--", "true"],
+        &["run", "--lock", "asl:max-window=2h", "--", "true"],
+        &["run", "--lock", "asl:fifo=ttas", "--", "true"],
+        &["run", "--lock", "ticket:fifo=mcs_spin", "--", "true"],
+        &["run", "--lock", "asl:fifo", "--", "true"],
+        &["slo", "--epoch", "5", "--from", "10us", "--to", "1ms", "--lock", "cna", "--", "true"],
         &["run", "--lock", "asl", "--asl-fifo", "ttas", "--", "true"],
         &["run", "--lock", "ticket", "--asl-fifo", "mcs", "--", "true"],
         &["run", "--lock", "ticket", "--slo", "5=50us", "--", "true"],

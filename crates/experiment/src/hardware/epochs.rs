@@ -189,7 +189,9 @@ fn time(ns: Ns) -> String {
 
 /// Whether a lock knows reorder windows.
 pub fn is_reorderable(lock: &str) -> bool {
-    registry::find(Role::Mutex, lock).is_some_and(|entry| entry.info.family == Family::Asymmetric)
+    // Parameters stand behind the name.
+    let id = lock.split(':').next().unwrap_or(lock);
+    registry::find(Role::Mutex, id).is_some_and(|entry| entry.info.family == Family::Asymmetric)
 }
 
 #[cfg(test)]

@@ -47,12 +47,14 @@ pub fn settings(workloads: &[Workload], always: &[&str]) -> Vec<Vec<(String, Str
     fields.iter().map(of).collect()
 }
 
-/// The parameters of a workload, by key.
+/// The parameters of a workload, by key; `timing.duration` is that of an object.
 fn fields(workload: &Workload) -> Map<String, Value> {
-    match serde_json::to_value(workload.config()) {
-        Ok(Value::Object(fields)) => fields,
-        _ => Map::new(),
-    }
+    let Ok(Value::Object(fields)) = serde_json::to_value(workload.config()) else { return Map::new() };
+    let flat = |(key, value)| match value {
+        Value::Object(inner) => inner.into_iter().map(|(name, value)| (format!("{key}.{name}"), value)).collect(),
+        value => vec![(key, value)],
+    };
+    fields.into_iter().flat_map(flat).collect()
 }
 
 /// A value as `--set` takes it.
