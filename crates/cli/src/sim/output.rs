@@ -186,6 +186,7 @@ pub fn json(plan: &Plan, rows: &[Option<Row>]) -> serde_json::Result<Vec<u8>> {
         little: None,
         seats: &[],
         rounds: runs(rows, setting).filter_map(round).collect(),
+        compared: None,
     });
     let failed = |row: &Row| {
         Some(results::Failed {

@@ -3,14 +3,11 @@
 use lockswap_locks::registry::{self, Role};
 use lockswap_machine::contents;
 use lockswap_sim::{Job, Machine, Workload};
-use lockswap_workloads::invalid::Invalid;
+use lockswap_workloads::sweep::{sweep, Variants};
 
 use super::SimArgs;
 use crate::error::UserError;
 use crate::selection::no_such_lock;
-
-/// What sets each workload apart, `KEY=VALUE`, and the workload.
-type Variants = Vec<(String, Workload)>;
 
 /// All runs of a sweep.
 pub struct Plan {
@@ -91,33 +88,6 @@ fn locks(args: &SimArgs, role: Role) -> Result<Vec<String>, UserError> {
     Ok(locks)
 }
 
-/// `workload` with each combination of the `settings`, of which some are lists; the keys of those.
-fn sweep(workload: &Workload, settings: &[(String, String)]) -> Result<(Vec<String>, Variants), Invalid> {
-    let mut swept = Vec::new();
-    let mut found = vec![(String::new(), workload.clone())];
-    for (key, value) in settings {
-        let values: Vec<&str> = if workload.is_list(key) { vec![value] } else { value.split(',').collect() };
-        if values.len() > 1 && !swept.contains(key) {
-            swept.push(key.clone());
-        }
-        let mut next = Vec::new();
-        for (name, workload) in &found {
-            for value in &values {
-                let (mut name, mut workload) = (name.clone(), workload.clone());
-                workload.set(key, value)?;
-                if values.len() > 1 {
-                    name += &format!("{}{key}={value}", if name.is_empty() { "" } else { ", " });
-                }
-                if next.iter().all(|(_, known)| *known != workload) {
-                    next.push((name, workload));
-                }
-            }
-        }
-        found = next;
-    }
-    Ok((swept, found))
-}
-
 /// One measurement of a plan.
 #[derive(Clone)]
 pub struct Setting<'a> {
@@ -187,26 +157,5 @@ impl Plan {
             }
         }
         jobs
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_of_values_are_combined_and_each_combination_comes_once() {
-        let workload = Workload::named("epochs").expect("epochs");
-        let settings = [("between", "0,10,0"), ("sections", "2,3"), ("slo", "5us,6us")];
-        let (swept, found) =
-            sweep(&workload, &settings.map(|(key, value)| (key.to_owned(), value.to_owned()))).unwrap();
-        assert_eq!(swept, ["between", "slo"]);
-        let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
-        let expected = ["between=0, slo=5us", "between=0, slo=6us", "between=10, slo=5us", "between=10, slo=6us"];
-        assert_eq!(names, expected);
-        assert_eq!((found[3].1.number("between"), found[3].1.number("slo")), (Some(10.0), Some(6000.0)));
-        let one = sweep(&workload, &[("sections".to_owned(), "2,3".to_owned())]).unwrap();
-        assert_eq!((one.0.len(), one.1.len(), one.1[0].0.as_str()), (0, 1, ""));
-        assert!(sweep(&workload, &[("between".to_owned(), "1,x".to_owned())]).is_err());
     }
 }

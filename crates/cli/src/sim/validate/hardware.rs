@@ -4,6 +4,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{bail, Context};
+use lockswap_experiment::hardware::child;
 use lockswap_locks::{for_each_lock, RawLock, RawRwLock};
 use lockswap_platform::{Native, Ns};
 use lockswap_workloads::direct::{Direct, DirectRw};
@@ -13,8 +14,7 @@ use lockswap_workloads::workload::Workload;
 use lockswap_workloads::{counter, kv, ncs, readers};
 use serde::{Deserialize, Serialize};
 
-use crate::bench::job;
-use crate::{hidden, terminal};
+use crate::terminal;
 
 /// A run to make.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -29,8 +29,8 @@ impl Run {
     /// Makes it in a child, which takes about `time`.
     pub fn make(&self, time: Ns) -> anyhow::Result<Report> {
         let mut command = Command::new(std::env::current_exe().context("cannot find this program's own file")?);
-        command.arg(hidden::VALIDATE).arg(serde_json::to_string(self)?);
-        let text = job::answer(command, Duration::from_nanos(time))?;
+        command.arg(child::VALIDATE).arg(serde_json::to_string(self)?);
+        let text = child::answer(command, Duration::from_nanos(time))?;
         serde_json::from_slice(&text).context("the measuring process printed something else than its numbers")
     }
 }
@@ -43,7 +43,7 @@ struct Apart<T>(T);
 pub fn measure(text: &str) -> anyhow::Result<ExitCode> {
     let run: Run = serde_json::from_str(text).context("no run")?;
     let seats = run.cpus.iter().map(|&cpu| Seat { cpu, pace: 1.0 }).collect();
-    let crew = Hardware { seats, places: job::look_around()?, ..Hardware::default() };
+    let crew = Hardware { seats, places: crate::bench::look_around()?, ..Hardware::default() };
     let report = on_lock(&run, &crew).with_context(|| format!("no lock '{}'", run.lock))??;
     terminal::print(&format!("{}\n", serde_json::to_string(&report)?))?;
     Ok(ExitCode::SUCCESS)
