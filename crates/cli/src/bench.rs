@@ -16,7 +16,7 @@ mod series;
 mod simulator;
 mod throughput;
 
-pub use series::rate;
+use lockswap_study::stats::Quartiles;
 
 use crate::error::UserError;
 use lockswap_study::export::OutputFile;
@@ -156,50 +156,4 @@ pub(crate) fn interrupted(signal: i32) -> ExitCode {
 
 fn busy(load: f64) -> String {
     format!("note: the machine was busy before (load average {load:.1}); an idle one gives clearer results\n")
-}
-
-/// The median and the quartiles of a list that is not empty.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Quartiles {
-    pub lower: f64,
-    pub median: f64,
-    pub upper: f64,
-}
-
-impl Quartiles {
-    pub fn of(mut numbers: Vec<f64>) -> Option<Self> {
-        numbers.sort_by(f64::total_cmp);
-        let at = |share: f64| {
-            let place = share * (numbers.len().checked_sub(1)?) as f64;
-            let (low, high) = (numbers[place.floor() as usize], numbers[place.ceil() as usize]);
-            Some(low + (high - low) * place.fract())
-        };
-        Some(Self { lower: at(0.25)?, median: at(0.5)?, upper: at(0.75)? })
-    }
-
-    /// Half the distance between the quartiles.
-    pub fn spread(&self) -> f64 {
-        (self.upper - self.lower) / 2.0
-    }
-}
-
-impl std::fmt::Display for Quartiles {
-    /// The median and the spread, with two decimals.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:.2} ±{:.2}", self.median, self.spread())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quartiles_interpolate() {
-        assert_eq!(Quartiles::of(vec![]), None);
-        assert_eq!(Quartiles::of(vec![3.0]), Some(Quartiles { lower: 3.0, median: 3.0, upper: 3.0 }));
-        let five = Quartiles::of(vec![5.0, 1.0, 2.0, 4.0, 3.0]).unwrap();
-        assert_eq!(five, Quartiles { lower: 2.0, median: 3.0, upper: 4.0 });
-        assert_eq!(Quartiles::of(vec![1.0, 2.0]).unwrap().median, 1.5);
-    }
 }

@@ -303,15 +303,23 @@ table{border-collapse:collapse;display:block;overflow-x:auto}th,td{padding:.2em 
 @media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}\
 .better td:last-child{color:#4db6ac}.worse td:last-child{color:#ffa95c}}";
 
-fn html(comparison: &Comparison) -> String {
-    let escaped =
-        |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
-    let name = escaped(&comparison.name);
-    let mut text = format!(
+/// Text as a page shows it.
+pub fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// A page with this title over its `body`, which is HTML. Cells of numbers are of the class `n`.
+pub fn page(title: &str, body: &str) -> String {
+    let title = escaped(title);
+    format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width\"><title>lockswap: {name}</title>\
-         <style>{STYLE}</style>\n<h1>{name}</h1>\n"
-    );
+         <meta name=\"viewport\" content=\"width=device-width\"><title>lockswap: {title}</title>\
+         <style>{STYLE}</style>\n<h1>{title}</h1>\n{body}</html>\n"
+    )
+}
+
+fn html(comparison: &Comparison) -> String {
+    let mut text = String::new();
     for sentence in conclusion(comparison) {
         text += &format!("<p><strong>{}</strong></p>\n", escaped(&sentence));
     }
@@ -335,7 +343,7 @@ fn html(comparison: &Comparison) -> String {
         text += "</table>\n";
     }
     let notes = notes(comparison).iter().map(|note| format!("<li>{}</li>\n", escaped(note))).collect::<String>();
-    text + &format!("<ul>\n{notes}</ul>\n</html>\n")
+    page(&comparison.name, &(text + &format!("<ul>\n{notes}</ul>\n")))
 }
 
 /// How many runs a comparison rests on, in words.

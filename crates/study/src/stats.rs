@@ -39,6 +39,42 @@ fn median_of(values: &mut [f64]) -> Option<f64> {
     Some(lower + (upper - lower) / 2.0)
 }
 
+/// The median and the quartiles of a list that is not empty.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Quartiles {
+    /// A quarter of the values lie below it.
+    pub lower: f64,
+    /// Half of them do.
+    pub median: f64,
+    /// Three quarters do.
+    pub upper: f64,
+}
+
+impl Quartiles {
+    /// Those of these numbers, which are interpolated; `None` for no numbers.
+    pub fn of(mut numbers: Vec<f64>) -> Option<Self> {
+        numbers.sort_by(f64::total_cmp);
+        let at = |share: f64| {
+            let place = share * (numbers.len().checked_sub(1)?) as f64;
+            let (low, high) = (numbers[place.floor() as usize], numbers[place.ceil() as usize]);
+            Some(low + (high - low) * place.fract())
+        };
+        Some(Self { lower: at(0.25)?, median: at(0.5)?, upper: at(0.75)? })
+    }
+
+    /// Half the distance between the quartiles.
+    pub fn spread(&self) -> f64 {
+        (self.upper - self.lower) / 2.0
+    }
+}
+
+impl std::fmt::Display for Quartiles {
+    /// The median and the spread, with two decimals.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.2} ±{:.2}", self.median, self.spread())
+    }
+}
+
 /// By how much one lock differs from another one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shift {
@@ -282,5 +318,14 @@ mod tests {
         corrected.iter().zip(expected).for_each(|(a, b)| assert!((a - b).abs() < 1e-12, "{corrected:?}"));
         assert_eq!(holm(&[0.9, 0.8]), [1.0, 1.0]);
         assert!(holm(&[]).is_empty());
+    }
+
+    #[test]
+    fn quartiles_interpolate() {
+        assert_eq!(Quartiles::of(vec![]), None);
+        assert_eq!(Quartiles::of(vec![3.0]), Some(Quartiles { lower: 3.0, median: 3.0, upper: 3.0 }));
+        let five = Quartiles::of(vec![5.0, 1.0, 2.0, 4.0, 3.0]).unwrap();
+        assert_eq!(five, Quartiles { lower: 2.0, median: 3.0, upper: 4.0 });
+        assert_eq!(Quartiles::of(vec![1.0, 2.0]).unwrap().median, 1.5);
     }
 }

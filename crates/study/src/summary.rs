@@ -560,7 +560,7 @@ fn ratio_digits(ratio: f64) -> String {
 }
 
 /// A ratio with two digits after the point, and at least two significant ones.
-fn digits(ratio: f64) -> String {
+pub fn digits(ratio: f64) -> String {
     match ratio {
         r if r >= 99.5 => format!("{r:.0}"),
         r if r >= 9.95 => format!("{r:.1}"),

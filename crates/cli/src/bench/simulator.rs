@@ -147,7 +147,7 @@ fn measure(speed: &mut Speed) -> anyhow::Result<()> {
     let machine = Described::built_in(speed.machine, &[])?;
     let workload = Workload::named(speed.workload)?.with(speed.threads, DURATION);
     let job = Job { machine: &machine, workload, lock: speed.lock, seed: 1 };
-    let finished = job.run().map_err(|failure| anyhow::anyhow!("{}: {}", speed.lock, crate::sim::why(&failure)))?;
+    let finished = job.run().map_err(|failure| anyhow::anyhow!("{}: {failure}", speed.lock))?;
     speed.memory_operations = finished.totals.operations;
     speed.cpu_seconds.push(finished.cpu_time as f64 / 1e9);
     Ok(())

@@ -3,17 +3,19 @@
 //! Only *relative* throughput counts: that of a lock divided by the geometric mean over all locks of the same workload and
 //! number of threads; on hardware, its median over the rounds divided by the mean of those medians. What the rounds leave
 //! open is the interval of the median: the order statistics between which the true one lies with 93 % certainty or more,
-//! whatever the distribution. A simulated value within it is no disagreement. The ratio of a lock is its simulated relative throughput divided by its measured one; 1 is agreement. Over the locks of a
-//! group the geometric mean of the ratios is 1 by construction: what tells is how far they spread.
+//! whatever the distribution. A simulated value within it is no disagreement. The ratio of a lock is its simulated relative
+//! throughput divided by its measured one; 1 is agreement. Over the locks of a group the geometric mean of the ratios is 1 by construction: what tells is how far they spread.
 
-use crate::bench::Quartiles;
+use lockswap_study::stats::Quartiles;
 
 /// What one lock did with one workload and so many threads.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
+    /// The lock's id.
     pub lock: String,
     /// Operations per second, round by round.
     pub measured: Vec<f64>,
+    /// Operations per second, simulated.
     pub simulated: f64,
     /// Share of the busier half of the threads, measured (the median) and simulated.
     pub fairness: [f64; 2],
@@ -22,15 +24,19 @@ pub struct Sample {
 /// A lock among others.
 #[derive(Clone, Debug)]
 pub struct Verdict {
+    /// The lock's id.
     pub lock: String,
     /// Operations per second, the median.
     pub measured: f64,
+    /// Operations per second, simulated.
     pub simulated: f64,
     /// Relative to the geometric mean of the locks.
     pub measured_relative: f64,
     /// The interval of that median.
     pub measured_range: [f64; 2],
+    /// The simulated one, relative.
     pub simulated_relative: f64,
+    /// Share of the busier half of the threads, measured and simulated.
     pub fairness: [f64; 2],
 }
 
@@ -49,9 +55,11 @@ impl Verdict {
 /// The locks of one workload and number of threads.
 #[derive(Clone, Debug)]
 pub struct Group {
+    /// Lock by lock.
     pub locks: Vec<Verdict>,
     /// Geometric means of all locks, operations per second.
     pub measured: f64,
+    /// The simulated one.
     pub simulated: f64,
 }
 
@@ -123,7 +131,8 @@ impl Group {
         sum / f64::max(pairs, 1.0)
     }
 
-    /// Of the pairs of locks of which the hardware says which one is faster (their intervals are apart): how many the simulation puts in the same order, and how many there are.
+    /// Of the pairs of locks of which the hardware says which one is faster (their intervals are apart): how many the simulation
+    /// puts in the same order, and how many there are.
     pub fn decided(&self) -> (usize, usize) {
         let decided = pairs_of(&self.locks).filter_map(|(one, other)| {
             let above = |a: &Verdict, b: &Verdict| a.measured_range[0] > b.measured_range[1];
@@ -144,7 +153,9 @@ fn pairs_of(locks: &[Verdict]) -> impl Iterator<Item = (&Verdict, &Verdict)> {
 /// How far ratios spread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
+    /// How many ratios.
     pub count: usize,
+    /// Their median and quartiles.
     pub quartiles: Quartiles,
     /// Between them lie 95 % of the ratios.
     pub range: [f64; 2],

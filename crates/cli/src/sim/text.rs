@@ -1,19 +1,19 @@
-//! What was found: tables, JSON, CSV, and a page with all of it.
+//! What `lockswap sim validate` found, as tables, and as a page with all of it.
 
 use std::fmt::Write as _;
 
-use lockswap_study::machine::Machine as About;
-use serde_json::{json, Value};
+use lockswap_experiment::host::today;
+use lockswap_experiment::validate::judge::{Group, Spread, Verdict, FACTORS};
+use lockswap_experiment::validate::rounds::SAME;
+use lockswap_experiment::validate::{Findings, Outcome};
+use lockswap_study::stats::Quartiles;
 
-use super::judge::{Group, Spread, Verdict, FACTORS};
-use super::rounds::SAME;
-use super::{Findings, Outcome};
-use crate::bench::Quartiles;
-use crate::sim::host::today;
+use super::paragraph;
 use crate::terminal;
 
 /// How many of the worst are listed.
 const WORST: usize = 8;
+
 fn table(group: &Group, threads: u32) -> String {
     let headings = [
         "lock",
@@ -64,13 +64,9 @@ fn factor(lock: &Verdict) -> f64 {
     ratio.max(1.0 / ratio)
 }
 
-fn groups<'a>(findings: &'a Findings<'_>) -> impl Iterator<Item = (&'a Outcome<'a>, &'a Group)> {
-    findings.outcomes.iter().filter_map(|outcome| Some((outcome, outcome.group.as_ref()?)))
-}
-
 /// Everything, for people.
-pub fn text(findings: &Findings<'_>) -> String {
-    let plan = findings.plan;
+pub fn text(findings: &Findings) -> String {
+    let plan = &findings.plan;
     let simulated = plan.machine.as_ref().map_or(String::new(), |machine| format!("{}: {}", machine.id, machine.title));
     let mut text = format!("measured on {}\nsimulated {simulated}", findings.about.words());
     plan.settings.iter().for_each(|(key, value)| _ = write!(text, ", {key}={value}"));
@@ -81,33 +77,36 @@ pub fn text(findings: &Findings<'_>) -> String {
         plan.duration as f64 / 1e6,
         plan.simulated as f64 / 1e6
     );
-    for (outcome, group) in groups(findings) {
+    for (outcome, group) in findings.groups() {
         let _ = write!(
             text,
             "\n{}: the simulation is {:.2} times as fast{}; orders alike: tau {:.2}{}\n{}",
-            outcome.case.title(),
+            outcome.case(&findings.plan).title(),
             group.simulated / group.measured,
             fitted(outcome),
             group.tau(),
             in_order(group.decided()),
-            table(group, outcome.case.threads),
+            table(group, outcome.case(&findings.plan).threads),
         );
     }
-    text += &format!("\n{LEGEND}\n{}", summary(findings));
+    let legend: String = LEGEND.iter().map(|line| paragraph(line)).collect();
+    text += &format!("\n{legend}\n{}", summary(findings));
     for failure in &findings.failures {
         let _ = writeln!(text, "failed: {failure}");
     }
     text
 }
 
-const LEGEND: &str = "\
-relative: throughput divided by the geometric mean over the locks of the table; interval: that of the rounds' median, 93 %
-certain or more. ratio: simulated to measured relative throughput. ~ the simulated one lies in the interval: no
-disagreement. ! over 1.25 times off, !! over 2. fairness: share of the busier half of the threads, measured and simulated;
-0.5 is fair. tau: Kendall's, 1 for the same order, 0 for none. in order: of the pairs of locks whose intervals are apart.
-";
+const LEGEND: [&str; 4] = [
+    "relative: throughput divided by the geometric mean over the locks of the table; interval: that of the rounds' median, \
+     93 % certain or more.",
+    "ratio: simulated to measured relative throughput. ~ the simulated one lies in the interval: no disagreement. ! over \
+     1.25 times off, !! over 2.",
+    "fairness: share of the busier half of the threads, measured and simulated; 0.5 is fair.",
+    "tau: Kendall's, 1 for the same order, 0 for none. in order: of the pairs of locks whose intervals are apart.",
+];
 
-fn fitted(outcome: &Outcome<'_>) -> String {
+fn fitted(outcome: &Outcome) -> String {
     match outcome.fitted {
         0 => String::new(),
         steps => format!(" (fitted at 1 thread: {steps} steps inside stand for the map's instructions)"),
@@ -119,7 +118,7 @@ fn in_order((same, all): (usize, usize)) -> String {
 }
 
 /// The ratios of all locks, of those with one thread, and of those with several.
-fn summary(findings: &Findings<'_>) -> String {
+fn summary(findings: &Findings) -> String {
     let mut table = terminal::table(
         &[
             "ratio",
@@ -137,8 +136,11 @@ fn summary(findings: &Findings<'_>) -> String {
         &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
     );
     for (name, wanted) in summarised() {
-        let chosen: Vec<&Group> =
-            groups(findings).filter(|(outcome, _)| wanted(outcome.case.threads)).map(|(_, group)| group).collect();
+        let chosen: Vec<&Group> = findings
+            .groups()
+            .filter(|(outcome, _)| wanted(outcome.case(&findings.plan).threads))
+            .map(|(_, group)| group)
+            .collect();
         let all: Vec<&Verdict> = chosen.iter().flat_map(|group| &group.locks).collect();
         let ratios: Vec<f64> = all.iter().map(|lock| lock.ratio()).collect();
         let Some(Spread { count, quartiles: Quartiles { lower, median, upper }, range: [low, high], within }) =
@@ -166,8 +168,8 @@ fn summary(findings: &Findings<'_>) -> String {
         ]);
     }
     let mut text = terminal::lines(&table);
-    let mut worst: Vec<(&Outcome<'_>, &Verdict)> =
-        groups(findings).flat_map(|(outcome, group)| group.locks.iter().map(move |lock| (outcome, lock))).collect();
+    let mut worst: Vec<(&Outcome, &Verdict)> =
+        findings.groups().flat_map(|(outcome, group)| group.locks.iter().map(move |lock| (outcome, lock))).collect();
     worst.retain(|(_, lock)| !lock.is_within_noise() && factor(lock) >= FACTORS[1]);
     worst.sort_by(|one, other| factor(other.1).total_cmp(&factor(one.1)));
     if worst.is_empty() {
@@ -179,7 +181,7 @@ fn summary(findings: &Findings<'_>) -> String {
                 text,
                 "  {:<12} {:<28} measured {:.2}, simulated {:.2}: {:.2} times too {}",
                 lock.lock,
-                outcome.case.title(),
+                outcome.case(&findings.plan).title(),
                 lock.measured_relative,
                 lock.simulated_relative,
                 factor(lock),
@@ -197,7 +199,7 @@ fn summarised() -> [(&'static str, Wanted); 3] {
 }
 
 /// What has changed while the hardware was measured.
-fn drift(findings: &Findings<'_>) -> String {
+fn drift(findings: &Findings) -> String {
     let range = |lines: &[f64]| {
         let ends = |f: fn(f64, f64) -> f64| lines.iter().copied().reduce(f);
         Some((ends(f64::min)?, ends(f64::max)?))
@@ -228,93 +230,9 @@ fn nearest_told(file: &str) -> Option<f64> {
     cluster.as_float().or_else(|| cluster.as_integer().map(|ns| ns as f64))
 }
 
-/// Everything.
-pub fn json(findings: &Findings<'_>) -> serde_json::Result<Vec<u8>> {
-    let plan = findings.plan;
-    let group = |outcome: &Outcome<'_>| {
-        let verdicts = outcome.group.as_ref().map_or(&[][..], |group| &group.locks);
-        let lock = |sample: &super::Sample| {
-            let verdict = verdicts.iter().find(|verdict| verdict.lock == sample.lock);
-            json!({
-                "lock": sample.lock,
-                "measured_rounds": sample.measured,
-                "simulated": sample.simulated,
-                "measured_fairness": sample.fairness[0],
-                "simulated_fairness": sample.fairness[1],
-                "measured_relative": verdict.map(|v| v.measured_relative),
-                "measured_relative_range": verdict.map(|v| v.measured_range),
-                "simulated_relative": verdict.map(|v| v.simulated_relative),
-                "ratio": verdict.map(Verdict::ratio),
-                "within_noise": verdict.map(Verdict::is_within_noise),
-            })
-        };
-        json!({
-            "workload": outcome.case.name,
-            "config": outcome.case.workload.config(),
-            "threads": outcome.case.threads,
-            "fitted_steps": outcome.fitted,
-            "measured_mean": outcome.group.as_ref().map(|group| group.measured),
-            "simulated_mean": outcome.group.as_ref().map(|group| group.simulated),
-            "kendall_tau": outcome.group.as_ref().map(Group::tau),
-            "pairs_in_order": outcome.group.as_ref().map(|group| group.decided().0),
-            "pairs_decided": outcome.group.as_ref().map(|group| group.decided().1),
-            "locks": outcome.samples.iter().map(lock).collect::<Vec<_>>(),
-        })
-    };
-    let document = json!({
-        "schema": 1,
-        "tool": concat!("lockswap ", env!("CARGO_PKG_VERSION")),
-        "machine": findings.about,
-        "simulated_machine": plan.machine.as_ref().map(|machine| json!({ "id": machine.id, "title": machine.title })),
-        "machine_file": plan.probed,
-        "settings": plan.settings.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>(),
-        "rounds": plan.rounds,
-        "duration_ns": plan.duration,
-        "simulated_ns": plan.simulated,
-        "seed": plan.seed,
-        "pinned_to": plan.seats,
-        "line_ns": findings.lines,
-        "left_out": { "rounds": findings.left_out, "line_ns": findings.other_lines },
-        "groups": findings.outcomes.iter().map(group).collect::<Vec<Value>>(),
-        "failures": findings.failures,
-    });
-    let mut text = serde_json::to_vec_pretty(&document)?;
-    text.push(b'\n');
-    Ok(text)
-}
-
-/// One line per lock, workload and number of threads.
-pub fn csv(findings: &Findings<'_>) -> String {
-    let mut text = "workload,threads,lock,measured,measured_relative,measured_relative_low,measured_relative_high,\
-                    simulated,simulated_relative,ratio,within_noise,measured_fairness,simulated_fairness\n"
-        .to_owned();
-    for (outcome, group) in groups(findings) {
-        for lock in &group.locks {
-            let _ = writeln!(
-                text,
-                "\"{}\",{},{},{},{},{},{},{},{},{},{},{},{}",
-                outcome.case.name.replace('"', "\"\""),
-                outcome.case.threads,
-                lock.lock,
-                lock.measured,
-                lock.measured_relative,
-                lock.measured_range[0],
-                lock.measured_range[1],
-                lock.simulated,
-                lock.simulated_relative,
-                lock.ratio(),
-                lock.is_within_noise(),
-                lock.fairness[0],
-                lock.fairness[1],
-            );
-        }
-    }
-    text
-}
-
 /// A page.
-pub fn markdown(findings: &Findings<'_>) -> String {
-    let About { load_average, .. } = findings.about;
+pub fn markdown(findings: &Findings) -> String {
+    let load_average = findings.about.load_average;
     let command: Vec<String> = std::env::args().skip(1).collect();
     let file = findings.plan.probed.as_ref().map_or(String::new(), |file| {
         format!("\n## The machine as it was probed\n```toml\n{}\n```\n", file.trim_end())

@@ -1,0 +1,360 @@
+//! What a sweep found, as text: table, Markdown, HTML, JSON and CSV.
+
+use std::io;
+
+use lockswap_locks::registry::PTHREAD;
+use lockswap_study::export::{escaped, page};
+use lockswap_workloads::report::{Distribution, Report};
+
+use super::plan::{Plan, Setting};
+use super::points::{runs, Point};
+use super::Row;
+use crate::results;
+
+/// A time in words.
+pub fn time(ns: f64) -> String {
+    match ns {
+        ns if ns >= 999_950_000.0 => format!("{:.2} s", ns / 1e9),
+        ns if ns >= 999_950.0 => format!("{:.1} ms", ns / 1e6),
+        ns if ns >= 999.5 => format!("{:.1} us", ns / 1e3),
+        ns => format!("{ns:.0} ns"),
+    }
+}
+
+/// What is run, a line each.
+fn about(plan: &Plan) -> [String; 2] {
+    let mut run = format!("workload {}", plan.name);
+    for (key, value) in &plan.settings {
+        run += &format!(", {key}={value}");
+    }
+    run += &format!(", {} of virtual time", time(plan.duration as f64));
+    if plan.seeds.len() > 1 {
+        run += &format!(", medians of {} seeds", plan.seeds.len());
+    }
+    [format!("{}: {}, simulated", plan.machine.id, plan.machine.title), run]
+}
+
+const LEGEND: &str = "\
+fairness: share of the busier half of the threads, 0.5 is fair. waiters: threads that wait for the lock, on average. \
+in node: hand-offs within a NUMA node. lock passes: from the end of a critical section to the begin of the next one that \
+waited for it. data comes: time that the critical section takes for its data.";
+
+/// What a sweep found, for people.
+pub struct Table {
+    /// What was run, a line each.
+    pub about: [String; 2],
+    /// The headings of the columns.
+    pub headings: Vec<String>,
+    /// So many columns at the left are names, the others numbers.
+    pub names: usize,
+    /// A row for each lock, values of keys and number of threads; a lock that could not be measured has dashes.
+    pub rows: Vec<Vec<String>>,
+    /// What the columns mean, a paragraph each.
+    pub legend: Vec<String>,
+}
+
+impl Table {
+    /// The table of what was found so far.
+    pub fn of(plan: &Plan, points: &[Point<'_>]) -> Self {
+        let timed = points.first().map_or("wait", |point| point.summary.timed.as_str());
+        let little = points.iter().any(|point| point.summary.latency.contains_key("little"));
+        let is_swept = !plan.swept.is_empty();
+        let ratios = points.iter().any(|point| point.ratio.is_some());
+        let is_shown = |heading: &str| match heading {
+            "with" => is_swept,
+            TO_BASELINE => ratios,
+            "big P99" | "little P99" => little,
+            _ => true,
+        };
+        let timed_p99 = format!("{timed} P99");
+        let all = ["lock", "with", "threads", "M ops/s", TO_BASELINE, "fairness", "waiters", "in node", "lock passes"];
+        let rest = ["data comes", &timed_p99, "longest", "big P99", "little P99"];
+        let all: Vec<&str> = all.into_iter().chain(rest).collect();
+        let row = |setting: Setting<'_>| {
+            let cells = row(&setting, points.iter().find(|point| point.is_of(&setting)));
+            let shown = all.iter().zip(cells).filter(|(heading, _)| is_shown(heading));
+            shown.map(|(_, cell)| cell).collect()
+        };
+        let mut legend = Vec::new();
+        if ratios {
+            legend.push(ratio_legend(plan.seeds.len()));
+        }
+        legend.push(LEGEND.to_owned());
+        Self {
+            about: about(plan),
+            rows: plan.all().map(row).collect(),
+            names: if is_swept { 2 } else { 1 },
+            headings: all.iter().filter(|heading| is_shown(heading)).map(|heading| (*heading).to_owned()).collect(),
+            legend,
+        }
+    }
+
+    /// The table in Markdown.
+    pub fn markdown(&self) -> String {
+        let table = markdown_table(&self.headings, self.names, &self.rows);
+        format!("{}\n\n{table}\n{}\n", self.about.join("\n"), self.legend.join("\n\n"))
+    }
+
+    /// The table as a page.
+    pub fn html(&self) -> String {
+        let cell = |(column, cell): (usize, &String), tag: &str| {
+            let class = if column < self.names { "" } else { " class=\"n\"" };
+            format!("<{tag}{class}>{}</{tag}>", escaped(cell))
+        };
+        let line = |cells: &[String], tag: &str| {
+            let cells: String = cells.iter().enumerate().map(|one| cell(one, tag)).collect();
+            format!("<tr>{cells}</tr>\n")
+        };
+        let rows: String = self.rows.iter().map(|row| line(row, "td")).collect();
+        let legend: String = self.legend.iter().map(|text| format!("<p>{}</p>\n", escaped(text))).collect();
+        let table = format!("<table>\n{}{rows}</table>\n", line(&self.headings, "th"));
+        page(&self.about[0], &format!("<p>{}</p>\n{table}{legend}", escaped(&self.about[1])))
+    }
+}
+
+/// A table in Markdown; so many columns at the left are names, the others numbers.
+pub fn markdown_table(headings: &[String], names: usize, rows: &[Vec<String>]) -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let rule = format!("|{}{}\n", "---|".repeat(names), "--:|".repeat(headings.len() - names));
+    format!("{}{rule}{}", line(headings), rows.iter().map(|row| line(row)).collect::<String>())
+}
+
+/// The heading of the ratios.
+const TO_BASELINE: &str = "to pthread";
+
+/// What the ratios mean.
+fn ratio_legend(seeds: usize) -> String {
+    let fewest = lockswap_study::stats::fewest_rounds(1);
+    let spread = match seeds {
+        1 => String::new(),
+        seeds if seeds < fewest as usize => format!("; --seeds {fewest} or more give its 95 % interval"),
+        _ => ", with its 95 % interval over the seeds".to_owned(),
+    };
+    format!("to pthread: throughput divided by that of glibc's mutex with the same seed{spread}; above 1 is better.")
+}
+
+/// All cells of a row.
+fn row(setting: &Setting<'_>, point: Option<&Point<'_>>) -> [String; 14] {
+    let report = point.map(|point| &point.summary);
+    let show = |number: Option<f64>, form: &dyn Fn(f64) -> String| number.map_or_else(|| "-".to_owned(), form);
+    let handoffs = report.and_then(|report| report.handoffs.as_ref()).filter(|handoffs| handoffs.count > 0);
+    let latency = |kind: &str, pick: fn(&Distribution) -> u64| {
+        let times = report.and_then(|report| report.latency.get(kind)).filter(|times| times.count > 0);
+        show(times.map(|times| pick(times) as f64), &time)
+    };
+    [
+        setting.lock.to_owned(),
+        setting.name.to_owned(),
+        setting.workload.threads().to_string(),
+        show(report.map(|report| report.throughput / 1e6), &|number| format!("{number:.3}")),
+        match point {
+            Some(_) if setting.lock == PTHREAD => "1".to_owned(),
+            point => point.and_then(|point| point.ratio).map_or_else(|| "-".to_owned(), |ratio| ratio.to_string()),
+        },
+        show(report.map(|report| report.fairness_factor), &|number| format!("{number:.3}")),
+        show(report.and_then(|report| report.waiters), &|number| format!("{number:.1}")),
+        show(handoffs.map(|handoffs| 100.0 * handoffs.within_node), &|number| format!("{number:.0} %")),
+        show(handoffs.and_then(|handoffs| handoffs.contention_ns), &time),
+        show(handoffs.and_then(|handoffs| handoffs.handover_ns), &time),
+        latency("all", |times| times.p99_ns),
+        latency("all", |times| times.max_ns),
+        latency("big", |times| times.p99_ns),
+        latency("little", |times| times.p99_ns),
+    ]
+}
+
+/// What went wrong, run by run.
+pub fn failures(rows: &[Option<Row>]) -> String {
+    let failed = rows.iter().flatten().filter_map(|row| Some((row, row.outcome.as_ref().err()?)));
+    failed
+        .map(|(row, failure)| format!("{} with {} threads, seed {}: {failure}\n", row.lock, row.threads, row.seed))
+        .collect()
+}
+
+/// Everything, the same for the same seed on every host.
+///
+/// # Errors
+/// A number that JSON has no form for.
+pub fn json(plan: &Plan, rows: &[Option<Row>]) -> serde_json::Result<Vec<u8>> {
+    let machine = results::Machine {
+        id: plan.machine.id.clone(),
+        title: plan.machine.title.clone(),
+        cpus: plan.machine.cpu_count(),
+        host: None,
+    };
+    let settings: Vec<String> = plan.settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let about = results::About {
+        simulated: true,
+        machine: &machine,
+        workload: &plan.name,
+        settings: &settings,
+        seed: plan.seeds[0],
+    };
+    let all: Vec<Setting<'_>> = plan.all().collect();
+    let measurements = all.iter().map(|setting| results::Measurement {
+        lock: setting.lock,
+        workload: &setting.workload,
+        little: None,
+        seats: &[],
+        rounds: runs(rows, setting).filter_map(round).collect(),
+    });
+    let failed = |row: &Row| {
+        Some(results::Failed {
+            lock: row.lock.clone(),
+            threads: row.threads as usize,
+            seed: row.seed,
+            what: row.outcome.as_ref().err()?.to_string(),
+            config: row.workload.config(),
+        })
+    };
+    results::json(&about, measurements, rows.iter().flatten().filter_map(failed).collect())
+}
+
+/// A run that has ended well, as a round.
+fn round(row: &Row) -> Option<results::Round> {
+    let run = row.outcome.as_ref().ok()?;
+    let simulation = results::Simulation {
+        memory_operations: run.totals.operations,
+        misses: run.totals.misses,
+        virtual_ns: run.totals.end / 1000,
+    };
+    Some(results::Round { seed: row.seed, report: run.report.clone(), simulation: Some(simulation) })
+}
+
+/// One line per run, with the names of the JSON's fields and a column for each key that has several values; what there is
+/// not is empty.
+///
+/// # Errors
+/// None that memory gives.
+pub fn csv(plan: &Plan, rows: &[Option<Row>]) -> io::Result<Vec<u8>> {
+    let mut file = csv::Writer::from_writer(Vec::new());
+    let names = plan.swept.iter().map(String::as_str);
+    let fields = [
+        "seed",
+        "ops",
+        "throughput",
+        "fairness_factor",
+        "cv",
+        "jain",
+        "round_ns",
+        "waiters",
+        "handoffs",
+        "within_core",
+        "within_llc",
+        "within_node",
+        "contention_ns",
+        "handover_ns",
+        "timed",
+        "p50_ns",
+        "p99_ns",
+        "p999_ns",
+        "max_ns",
+        "big_p99_ns",
+        "little_p99_ns",
+        "failure",
+    ];
+    file.write_record(["machine", "workload", "lock", "threads"].into_iter().chain(names).chain(fields))?;
+    for row in rows.iter().flatten() {
+        let begin = [&plan.machine.id, &plan.name, &row.lock, &row.threads.to_string()];
+        let number = |key: &String| row.workload.number(key).map(|value| value.to_string()).unwrap_or_default();
+        let swept: Vec<String> = plan.swept.iter().map(number).chain([row.seed.to_string()]).collect();
+        let rest = match &row.outcome {
+            Ok(run) => numbers(&run.report),
+            Err(failure) => {
+                let mut rest = vec![String::new(); 20];
+                rest.push(failure.to_string());
+                rest
+            }
+        };
+        file.write_record(begin.into_iter().chain(&swept).chain(&rest))?;
+    }
+    file.into_inner().map_err(|error| error.into_error())
+}
+
+/// A run's fields from `ops` to `failure`.
+fn numbers(report: &Report) -> Vec<String> {
+    let show = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
+    let handoffs = report.handoffs.as_ref();
+    let times = |kind: &str| report.latency.get(kind).filter(|times| times.count > 0);
+    let all = times("all");
+    vec![
+        report.ops.to_string(),
+        report.throughput.to_string(),
+        report.fairness_factor.to_string(),
+        report.cv.to_string(),
+        report.jain.to_string(),
+        report.round_ns.to_string(),
+        show(report.waiters),
+        show(handoffs.map(|handoffs| handoffs.count as f64)),
+        show(handoffs.map(|handoffs| handoffs.within_core)),
+        show(handoffs.map(|handoffs| handoffs.within_llc)),
+        show(handoffs.map(|handoffs| handoffs.within_node)),
+        show(handoffs.and_then(|handoffs| handoffs.contention_ns)),
+        show(handoffs.and_then(|handoffs| handoffs.handover_ns)),
+        report.timed.clone(),
+        show(all.map(|times| times.p50_ns as f64)),
+        show(all.map(|times| times.p99_ns as f64)),
+        show(all.map(|times| times.p999_ns as f64)),
+        show(all.map(|times| times.max_ns as f64)),
+        show(times("big").map(|times| times.p99_ns as f64)),
+        show(times("little").map(|times| times.p99_ns as f64)),
+        String::new(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulated::points::points;
+    use lockswap_sim::{Failure, Finished, Machine, Stuck, Totals, Workload};
+
+    fn counter() -> Workload {
+        Workload::named("counter").expect("a workload")
+    }
+
+    fn plan() -> Plan {
+        Plan {
+            machine: Machine::built_in("apple-m1", &[]).expect("a machine"),
+            name: "counter".into(),
+            workloads: vec![(String::new(), counter())],
+            swept: Vec::new(),
+            locks: vec!["cna".into(), "ttas".into()],
+            threads: vec![20],
+            duration: 1_000_000,
+            seeds: vec![5, 6],
+            settings: Vec::new(),
+        }
+    }
+
+    fn row(lock: &str, seed: u64, outcome: Result<Finished, Failure>) -> Option<Row> {
+        let workload = counter().with(20, 1_000_000);
+        Some(Row { lock: lock.into(), threads: 20, workload, seed, outcome })
+    }
+
+    fn stopped() -> Failure {
+        let threads = (0..20).map(|n| format!("thread {n} on CPU 0 watches cache lines [7] at cna.rs:9")).collect();
+        Failure::Stuck(Stuck::Deadlock(threads))
+    }
+
+    /// A lock that stopped with one seed keeps the results of the other one and is named with all that is known.
+    #[test]
+    fn a_deadlock_stands_in_every_output() {
+        let report = Report { threads: 20, ops: 3, throughput: 3e6, ..Report::default() };
+        let finished = Finished { report, totals: Totals::default(), cpu_time: 0 };
+        let (plan, rows) = (plan(), [row("cna", 5, Ok(finished)), row("cna", 6, Err(stopped())), None]);
+        let said = failures(&rows);
+        assert!(said.starts_with("cna with 20 threads, seed 6: deadlock: nothing will happen any more\n"), "{said}");
+        assert!(said.contains("thread 15 on CPU 0 watches cache lines [7] at cna.rs:9\n  and 4 more\n"), "{said}");
+        let json: serde_json::Value = serde_json::from_slice(&json(&plan, &rows).expect("JSON")).expect("JSON");
+        let found = (&json["failures"][0]["lock"], &json["failures"][0]["seed"], &json["results"][0]["rounds"][1]);
+        assert_eq!(found, (&"cna".into(), &6.into(), &serde_json::Value::Null));
+        assert_eq!((json["results"].as_array().map(Vec::len), &json["results"][0]["ops"]), (Some(1), &3.into()));
+        let csv = String::from_utf8(csv(&plan, &rows).expect("CSV")).expect("text");
+        assert!(csv.contains("cna,20,6,,") && csv.contains("deadlock"), "{csv}");
+        let table = Table::of(&plan, &points(&plan, &rows));
+        assert!(table.rows.iter().any(|row| row[..3] == ["cna", "20", "3.000"].map(str::to_owned)), "{:?}", table.rows);
+        let markdown = table.markdown();
+        assert!(markdown.contains("| ttas | 20 | - |") && !markdown.contains("to pthread"), "{markdown}");
+        assert!(table.html().contains("<td>cna</td><td class=\"n\">20</td>"), "{}", table.html());
+    }
+}
