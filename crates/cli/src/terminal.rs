@@ -127,7 +127,8 @@ fn lines_at(table: &Table, columns: Option<u16>) -> String {
     // One blank of padding on each side.
     let widths: Vec<usize> = table.column_max_content_widths().iter().map(|width| usize::from(*width) + 2).collect();
     let headings: Vec<String> = table.header().into_iter().flat_map(|row| row.cell_iter().map(Cell::content)).collect();
-    let about = headings.iter().take_while(|heading| ["lock", "threads"].contains(&heading.as_str())).count().max(1);
+    let about =
+        headings.iter().take_while(|heading| ["lock", "with", "threads"].contains(&heading.as_str())).count().max(1);
     let about_width: usize = widths.iter().take(about).sum();
     let mut parts: Vec<Vec<usize>> = Vec::new();
     let mut used = columns;

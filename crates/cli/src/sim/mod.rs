@@ -142,6 +142,9 @@ pub fn run(args: SimArgs) -> anyhow::Result<ExitCode> {
         bar.set_position(rows.iter().flatten().count() as u64);
         if let Some(signal) = interrupt.signal() {
             bar.finish_and_clear();
+            if rows.iter().all(Option::is_none) {
+                give_up(signal, "no run had come to its end");
+            }
             files.write(&plan, rows, true);
             show(&args, &plan, rows)?;
             give_up(signal, "the table shows what was simulated until then");
@@ -249,9 +252,9 @@ fn starting(bar: &ProgressBar) -> impl Fn(&Job<'_>) + Sync + '_ {
     |job| bar.set_message(format!("{}, {} threads", job.lock, job.workload.threads()))
 }
 
-/// Prints a line on stderr, which may be closed.
+/// Prints a line on stderr, which may be closed, folded where the terminal is narrower.
 fn say(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
+    let _ = writeln!(io::stderr(), "{}", terminal::fold(line, terminal::width()).trim_end());
 }
 
 /// Ends the process after a signal. Nobody can stop a simulation from outside: it ends with the process.

@@ -63,6 +63,9 @@ pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> anyhow::Result<ExitCode
         bar.set_position(rows.iter().flatten().count() as u64);
         if let Some(signal) = interrupt.signal() {
             bar.finish_and_clear();
+            if examination.outcomes(&runs, rows).is_empty() {
+                give_up(signal, "no claim had been simulated to its end");
+            }
             finish(rows)?;
             give_up(signal, "the table shows the claims that were simulated until then");
         }
@@ -93,7 +96,7 @@ fn digits(number: f64) -> String {
     }
 }
 
-const HEADINGS: [&str; 8] = ["claim", "paper", "simulated", "min..max", "ratio", "basis", "", "what"];
+const HEADINGS: [&str; 8] = ["claim", "paper", "simulated", "ratio", "", "basis", "min..max", "what"];
 
 fn cells(outcome: &Outcome<'_>) -> [String; 8] {
     let claim = outcome.claim;
@@ -109,16 +112,16 @@ fn cells(outcome: &Outcome<'_>) -> [String; 8] {
         claim.id.clone(),
         paper,
         or_dash(outcome.mean.map(digits)),
-        or_dash(range),
         or_dash(outcome.mean.map(|mean| format!("{:.2}", mean / claim.value))),
-        claim.basis.name().to_owned(),
         if outcome.agrees { "agrees" } else { "DISAGREES" }.to_owned(),
+        claim.basis.name().to_owned(),
+        or_dash(range),
         format!("{} ({}; {})", claim.says, claim.source, claim.machine),
     ]
 }
 
 fn text(outcomes: &[Outcome<'_>], seeds: u32) -> String {
-    let mut table = terminal::table(&HEADINGS, &[1, 2, 3, 4]);
+    let mut table = terminal::table(&HEADINGS, &[1, 2, 3, 6]);
     outcomes.iter().for_each(|outcome| {
         table.add_row(cells(outcome));
     });

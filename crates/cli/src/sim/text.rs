@@ -51,17 +51,12 @@ fn table(group: &Group, threads: u32) -> String {
 
 /// How far a ratio is from 1.
 fn mark(lock: &Verdict) -> &'static str {
-    match factor(lock) {
+    match lock.factor() {
         _ if lock.is_within_noise() => "~",
         far if far < FACTORS[1] => "",
         far if far < FACTORS[2] => "!",
         _ => "!!",
     }
-}
-
-fn factor(lock: &Verdict) -> f64 {
-    let ratio = lock.ratio();
-    ratio.max(1.0 / ratio)
 }
 
 /// Everything, for people.
@@ -119,39 +114,14 @@ fn in_order((same, all): (usize, usize)) -> String {
 
 /// The ratios of all locks, of those with one thread, and of those with several.
 fn summary(findings: &Findings) -> String {
-    let mut table = terminal::table(
-        &[
-            "ratio",
-            "count",
-            "median",
-            "quartiles",
-            "95 %",
-            "noise",
-            "in 1.1",
-            "in 1.25",
-            "in 2",
-            "tau",
-            "pairs in order",
-        ],
-        &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
-    );
-    for (name, wanted) in summarised() {
-        let chosen: Vec<&Group> = findings
-            .groups()
-            .filter(|(outcome, _)| wanted(outcome.case(&findings.plan).threads))
-            .map(|(_, group)| group)
-            .collect();
-        let all: Vec<&Verdict> = chosen.iter().flat_map(|group| &group.locks).collect();
-        let ratios: Vec<f64> = all.iter().map(|lock| lock.ratio()).collect();
-        let Some(Spread { count, quartiles: Quartiles { lower, median, upper }, range: [low, high], within }) =
-            Spread::of(&ratios)
-        else {
-            continue;
-        };
-        let noise = all.iter().filter(|lock| lock.is_within_noise()).count();
-        let tau = chosen.iter().map(|group| group.tau()).sum::<f64>() / chosen.len() as f64;
-        let decided = chosen.iter().map(|group| group.decided());
-        let (same, pairs) = decided.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+    let headings = ["ratio", "count", "median", "quartiles", "95 %", "noise", "in 1.1", "in 1.25", "in 2", "tau"];
+    let headings: Vec<&str> = headings.into_iter().chain(["pairs in order"]).collect();
+    let mut table = terminal::table(&headings, &(1..headings.len()).collect::<Vec<_>>());
+    let wanted: [(&str, fn(u32) -> bool); 3] = [("all", |_| true), ("1 thread", |n| n == 1), ("more", |n| n > 1)];
+    for (name, wanted) in wanted {
+        let Some(summary) = findings.summary(wanted) else { continue };
+        let Spread { count, quartiles: Quartiles { lower, median, upper }, range: [low, high], within } =
+            summary.spread;
         let percent = |share: f64| format!("{:.0} %", 100.0 * share);
         table.add_row([
             name.to_owned(),
@@ -159,43 +129,34 @@ fn summary(findings: &Findings) -> String {
             format!("{median:.2}"),
             format!("{lower:.2}-{upper:.2}"),
             format!("{low:.2}-{high:.2}"),
-            percent(noise as f64 / count as f64),
+            percent(summary.within_noise),
             percent(within[0]),
             percent(within[1]),
             percent(within[2]),
-            format!("{tau:.2}"),
-            format!("{same} of {pairs}"),
+            format!("{:.2}", summary.tau),
+            format!("{} of {}", summary.decided.0, summary.decided.1),
         ]);
     }
     let mut text = terminal::lines(&table);
-    let mut worst: Vec<(&Outcome, &Verdict)> =
-        findings.groups().flat_map(|(outcome, group)| group.locks.iter().map(move |lock| (outcome, lock))).collect();
-    worst.retain(|(_, lock)| !lock.is_within_noise() && factor(lock) >= FACTORS[1]);
-    worst.sort_by(|one, other| factor(other.1).total_cmp(&factor(one.1)));
+    let worst = findings.worst();
     if worst.is_empty() {
         text += "\nno lock is more than 1.25 times off, beyond what its rounds leave open\n";
     } else {
         let _ = writeln!(text, "\nfarthest off, beyond what their rounds leave open ({} in all):", worst.len());
-        for (outcome, lock) in worst.iter().take(WORST) {
-            let _ = writeln!(
-                text,
-                "  {:<12} {:<28} measured {:.2}, simulated {:.2}: {:.2} times too {}",
-                lock.lock,
-                outcome.case(&findings.plan).title(),
-                lock.measured_relative,
-                lock.simulated_relative,
-                factor(lock),
-                if lock.ratio() > 1.0 { "high" } else { "low" },
-            );
-        }
+    }
+    for (outcome, lock) in worst.iter().take(WORST) {
+        let _ = writeln!(
+            text,
+            "  {:<12} {:<28} measured {:.2}, simulated {:.2}: {:.2} times too {}",
+            lock.lock,
+            outcome.case(&findings.plan).title(),
+            lock.measured_relative,
+            lock.simulated_relative,
+            lock.factor(),
+            if lock.ratio() > 1.0 { "high" } else { "low" },
+        );
     }
     text + &drift(findings)
-}
-
-type Wanted = fn(u32) -> bool;
-
-fn summarised() -> [(&'static str, Wanted); 3] {
-    [("all", |_| true), ("1 thread", |threads| threads == 1), ("more", |threads| threads > 1)]
 }
 
 /// What has changed while the hardware was measured.
@@ -206,7 +167,7 @@ fn drift(findings: &Findings) -> String {
     };
     let mut text = String::new();
     if let Some((low, high)) = range(&findings.lines) {
-        let told = findings.plan.probed.as_deref().and_then(nearest_told);
+        let told = findings.plan.nearest_told();
         let told = told.map_or(String::new(), |told| format!("; the machine file says {told:.0}"));
         let _ = writeln!(text, "\na line between the nearest cores during the rounds: {low:.0} to {high:.0} ns{told}");
         if let Some((low, high)) = range(&findings.other_lines) {
@@ -221,13 +182,6 @@ fn drift(findings: &Findings) -> String {
         let _ = writeln!(text, "note: the machine was busy before (load average {:.1})", findings.about.load_average);
     }
     text
-}
-
-/// The latency between the nearest cores in a probe's file.
-fn nearest_told(file: &str) -> Option<f64> {
-    let file: toml::Table = file.parse().ok()?;
-    let cluster = file.get("latency")?.get("cluster")?.as_table()?.values().next()?;
-    cluster.as_float().or_else(|| cluster.as_integer().map(|ns| ns as f64))
 }
 
 /// A page.

@@ -133,15 +133,15 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> anyhow::Result<ExitCode>
     let host = host::here()?;
     let mut plan = plan(args, &host)?;
     let about = About::here();
-    say(&format!("about {}", plan.estimate()));
     let interrupt = Interrupt::on(&[SIGINT, SIGTERM, SIGHUP])?;
+    say(&format!("about {}", plan.estimate()));
     let progress = Shown(bar(rounds::runs(&plan)));
     let interrupted = || interrupt.signal().is_some();
     let measured = rounds::measure(&plan, &host, &hidden::measured, &progress, &interrupted).map_err(host::failed)?;
     progress.0.finish_and_clear();
     let hardware = hardware_alone(&plan, &measured);
     let end = |signal| {
-        if measured.count() == 0 {
+        if measured.is_empty() {
             give_up(signal, "nothing was measured");
         }
         // A closed stdout changes nothing any more.

@@ -46,6 +46,11 @@ impl Verdict {
         self.simulated_relative / self.measured_relative
     }
 
+    /// How far the ratio is from 1, either way.
+    pub fn factor(&self) -> f64 {
+        self.ratio().max(1.0 / self.ratio())
+    }
+
     /// Whether the simulated value is one that the hardware may have, too: then nothing disagrees.
     pub fn is_within_noise(&self) -> bool {
         (self.measured_range[0]..=self.measured_range[1]).contains(&self.simulated_relative)
@@ -178,6 +183,35 @@ impl Spread {
             within as f64 / sorted.len() as f64
         };
         Some(Spread { count: sorted.len(), quartiles, range: [at(0.025), at(0.975)], within: FACTORS.map(share) })
+    }
+}
+
+/// Several groups in a few numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Summary {
+    /// How far the ratios of all locks spread.
+    pub spread: Spread,
+    /// Share of the locks whose simulated value the hardware may have, too.
+    pub within_noise: f64,
+    /// The mean of the groups' [`Group::tau`].
+    pub tau: f64,
+    /// The sums of the groups' [`Group::decided`].
+    pub decided: (usize, usize),
+}
+
+impl Summary {
+    /// `None` for no groups.
+    pub fn of(groups: &[&Group]) -> Option<Self> {
+        let all: Vec<&Verdict> = groups.iter().flat_map(|group| &group.locks).collect();
+        let spread = Spread::of(&all.iter().map(|lock| lock.ratio()).collect::<Vec<_>>())?;
+        let noise = all.iter().filter(|lock| lock.is_within_noise()).count();
+        let decided = groups.iter().map(|group| group.decided());
+        Some(Self {
+            spread,
+            within_noise: noise as f64 / all.len() as f64,
+            tau: groups.iter().map(|group| group.tau()).sum::<f64>() / groups.len() as f64,
+            decided: decided.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1)),
+        })
     }
 }
 

@@ -17,7 +17,7 @@ use lockswap_study::stats::median;
 use lockswap_workloads::workload::Workload;
 
 use crate::simulated::{run_each, Row};
-use judge::{Group, Sample};
+use judge::{Group, Sample, Summary, Verdict, FACTORS};
 use plan::{Case, Plan};
 use rounds::Measured;
 
@@ -64,6 +64,21 @@ impl Findings {
     /// The cases that could be judged.
     pub fn groups(&self) -> impl Iterator<Item = (&Outcome, &Group)> {
         self.outcomes.iter().filter_map(|outcome| Some((outcome, outcome.group.as_ref()?)))
+    }
+
+    /// Those whose number of threads is `wanted`, in a few numbers.
+    pub fn summary(&self, wanted: impl Fn(u32) -> bool) -> Option<Summary> {
+        let chosen = self.groups().filter(|(outcome, _)| wanted(outcome.case(&self.plan).threads));
+        Summary::of(&chosen.map(|(_, group)| group).collect::<Vec<_>>())
+    }
+
+    /// The locks that are more than 1.25 times off, beyond what their rounds leave open, the farthest first.
+    pub fn worst(&self) -> Vec<(&Outcome, &Verdict)> {
+        let all = self.groups().flat_map(|(outcome, group)| group.locks.iter().map(move |lock| (outcome, lock)));
+        let mut worst: Vec<_> =
+            all.filter(|(_, lock)| !lock.is_within_noise() && lock.factor() >= FACTORS[1]).collect();
+        worst.sort_by(|one, other| other.1.factor().total_cmp(&one.1.factor()));
+        worst
     }
 }
 

@@ -206,6 +206,13 @@ impl Plan {
         Ok(())
     }
 
+    /// The latency between the nearest cores that the file of a machine that was measured meanwhile says, ns.
+    pub fn nearest_told(&self) -> Option<f64> {
+        let file: toml::Table = self.probed.as_ref()?.parse().ok()?;
+        let cluster = file.get("latency")?.get("cluster")?.as_table()?.values().next()?;
+        cluster.as_float().or_else(|| cluster.as_integer().map(|ns| ns as f64))
+    }
+
     /// How long it takes, in words.
     pub fn estimate(&self) -> String {
         // Starting a process, and simulating on all CPUs: as seen here.

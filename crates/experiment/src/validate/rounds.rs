@@ -54,6 +54,11 @@ impl Measured {
         wanted.flat_map(|(_, round)| round.lines.iter().copied())
     }
 
+    /// Whether no run has come to its end.
+    pub fn is_empty(&self) -> bool {
+        self.rounds.iter().all(|round| round.runs.iter().flatten().all(Option::is_none))
+    }
+
     /// How many rounds there are.
     pub fn count(&self) -> usize {
         self.rounds.len()
