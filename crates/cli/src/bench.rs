@@ -10,11 +10,6 @@ mod single;
 mod tables;
 mod workloads;
 
-// For `sim validate`, which has not moved yet.
-pub use crate::places::look_around;
-pub use lockswap_study::stats::Quartiles;
-pub use tables::rate;
-
 use crate::duration;
 use crate::error::{UserError, USAGE};
 use crate::little::Little;

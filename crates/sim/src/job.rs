@@ -3,9 +3,11 @@
 use crate::crew::{attempt, Simulated};
 use crate::engine::{Stuck, Totals};
 use crate::epochs::Epochs;
+use crate::glibc;
 use crate::machine::Machine;
 use crate::platform::set_longest_window;
 use crate::Sim;
+use lockswap_locks::registry::{self, Entry, Role, ENTRIES, PTHREAD, PTHREAD_ADAPTIVE};
 use lockswap_locks::{for_each_lock, RawLock, RawRwLock};
 use lockswap_platform::{window::LONGEST, Ns};
 use lockswap_workloads::direct::{Direct, DirectRw};
@@ -13,6 +15,7 @@ use lockswap_workloads::report::Report;
 use lockswap_workloads::workload::Workload;
 use lockswap_workloads::{counter, epochs, kv, ncs, readers, Mutex, ReadWrite};
 use std::any::Any;
+use std::fmt;
 use std::ops::Deref;
 
 /// A run to make.
@@ -46,6 +49,29 @@ pub enum Failure {
     NoSuchLock,
     /// The lock stopped all threads.
     Stuck(Stuck),
+}
+
+/// In words for people, in several lines where threads are named.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 16;
+        let (what, threads) = match self {
+            Failure::NoSuchLock => return f.write_str("no such lock"),
+            Failure::Stuck(Stuck::Deadlock(threads)) => ("deadlock: nothing will happen any more", threads),
+            Failure::Stuck(Stuck::Livelock(threads)) => {
+                ("livelock: threads go on and on, and none comes to its end", threads)
+            }
+            Failure::Stuck(Stuck::Late(threads)) => {
+                ("no end: 100 s of virtual time after the measurement threads still run", threads)
+            }
+        };
+        f.write_str(what)?;
+        threads.iter().take(SHOWN).try_for_each(|line| write!(f, "\n  {line}"))?;
+        match threads.len().checked_sub(SHOWN + 1) {
+            Some(rest) => write!(f, "\n  and {} more", rest + 1),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A lock on lines of its own.
@@ -91,6 +117,21 @@ impl<T> Deref for Apart<T> {
     }
 }
 
+/// The ids of the locks that can be simulated: those of the catalogue, and glibc's mutexes.
+pub fn locks(role: Role) -> impl Iterator<Item = &'static str> {
+    ENTRIES.iter().filter(move |entry| entry.role == role && is_simulated(entry)).map(|entry| entry.info.id)
+}
+
+/// The published name of the lock that `id` names among [`locks`].
+pub fn find_lock(role: Role, id: &str) -> Option<&'static str> {
+    registry::find(role, id.trim()).filter(|entry| is_simulated(entry)).map(|entry| entry.info.id)
+}
+
+fn is_simulated(entry: &Entry) -> bool {
+    let is_glibcs = entry.role == Role::Mutex && [PTHREAD, PTHREAD_ADAPTIVE].contains(&entry.info.id);
+    !entry.path.is_empty() || is_glibcs
+}
+
 /// A new mutex of the catalogue.
 fn mutex(id: &str) -> Option<Box<dyn AnyMutex>> {
     fn make<L: RawLock<Sim>>() -> Box<dyn AnyMutex> {
@@ -103,6 +144,8 @@ fn mutex(id: &str) -> Option<Box<dyn AnyMutex>> {
                     use $lock as Lock;
                     Some(make::<Lock<Sim>>())
                 })*
+                PTHREAD => Some(make::<glibc::Mutex<Sim, false>>()),
+                PTHREAD_ADAPTIVE => Some(make::<glibc::Mutex<Sim, true>>()),
                 _ => None,
             }
         };
