@@ -12,6 +12,7 @@ pub mod info;
 pub mod line;
 pub mod load_control;
 pub mod numa;
+pub mod parameters;
 pub mod queue;
 pub mod registry;
 pub mod routed;

@@ -3,7 +3,8 @@
 use crate::memory;
 use crate::message::{complain, die, Ids, Lossy};
 use core::ffi::{c_char, c_void, CStr};
-use lockswap_locks::registry::{self, Role};
+use lockswap_locks::parameters::{self, Named, Wrong};
+use lockswap_locks::registry::Role;
 use lockswap_platform::CpuList;
 
 /// Bytes of `/proc/self/environ` that are read at most.
@@ -110,22 +111,21 @@ impl Environment {
         mapping.ok()
     }
 
-    /// The lock that the variable `name` chooses for `role`; `default` if it chooses none.
+    /// The lock that the variable `name` chooses for `role`, with its parameters; `default` if it chooses none.
     ///
     /// # Safety
     /// As for [`Environment::get`].
-    pub unsafe fn lock(&self, name: &str, role: Role, default: &'static str) -> &'static str {
+    pub unsafe fn lock(&self, name: &str, role: Role, default: &'static str) -> Named<'static> {
         // SAFETY: as for this call.
-        let Some(value) = (unsafe { self.get(name) }) else { return default };
-        let chosen = value.to_str().ok().and_then(|id| registry::find(role, id));
-        match chosen {
-            Some(entry) => entry.info.id,
-            None => die(format_args!(
-                "{name}={} names no {} lock; choose one of: {}",
-                Lossy(value.to_bytes()),
-                role.name(),
-                Ids(role)
-            )),
+        let value = unsafe { self.get(name) };
+        let text = value.map_or(default, |value| value.to_str().unwrap_or_default());
+        let shown = Lossy(value.unwrap_or_default().to_bytes());
+        match parameters::read(role, text) {
+            Ok(named) => named,
+            Err(Wrong::NoLock(_)) => {
+                die(format_args!("{name}={shown} names no {} lock; choose one of: {}", role.name(), Ids(role)))
+            }
+            Err(wrong) => die(format_args!("{name}={shown}: {wrong}")),
         }
     }
 }

@@ -27,6 +27,22 @@ fn json_has_an_object_per_lock_with_the_promised_keys() {
 }
 
 #[test]
+fn the_list_comes_in_four_forms() {
+    let place = Place::new();
+    let shown = |args: &[&str]| text(&place.output(&[&["list"], args].concat()).stdout);
+    assert_eq!(shown(&["--format", "json"]), shown(&["--json"]));
+    assert_eq!(shown(&["--format", "table"]), shown(&[]));
+    let csv = shown(&["--format", "csv", "--family", "numa"]);
+    let mut lines = csv.lines();
+    assert!(lines.next().is_some_and(|line| line.starts_with("id,role,default,family,")), "{csv}");
+    assert!(lines.clone().count() > 5 && lines.all(|line| line.contains(",numa,")), "{csv}");
+    let md = shown(&["ttas", "--format", "md"]);
+    assert_eq!(md.lines().filter(|line| line.starts_with("| ttas ")).count(), 2, "{md}");
+    assert!(md.starts_with("## mutex locks") && md.contains("\n## spin locks"), "{md}");
+    assert_eq!(place.output(&["list", "--format", "csv", "--json"]).status.code(), Some(2));
+}
+
+#[test]
 fn the_table_names_every_lock_of_the_json() {
     let place = Place::new();
     let table = text(&place.output(&["list"]).stdout);

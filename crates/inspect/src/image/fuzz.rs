@@ -2,8 +2,8 @@
 
 use lockswap_fuzz::{reading, MIB};
 
-use super::closure::loader_cache;
 use super::Image;
+use crate::closure::loader_cache;
 
 fn elf(input: &[u8]) {
     let Some(Ok(image)) = reading(input, MIB, || Image::parse(input)) else { return };

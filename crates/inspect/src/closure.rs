@@ -7,7 +7,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::{read_program, text, Image};
+use crate::image::text;
+use crate::{read_program, Image};
 
 /// An object of a program with where it lies.
 #[derive(Clone, Debug)]
@@ -77,7 +78,7 @@ fn resolve(
 }
 
 /// Names and paths in `/etc/ld.so.cache`, in its current format (glibc 2.2 and later).
-pub(super) fn loader_cache(bytes: &[u8]) -> Vec<(String, PathBuf)> {
+pub(crate) fn loader_cache(bytes: &[u8]) -> Vec<(String, PathBuf)> {
     const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
     const HEADER_BYTES: usize = 48;
     const ENTRY_BYTES: usize = 24;

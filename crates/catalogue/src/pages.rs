@@ -1,18 +1,17 @@
-//! `docs/locks`: one page per lock and an index, from the registry and the results of the checks.
+//! What there is to say of a lock, and `docs/locks`: one page per lock and an index, from the registry and the results of
+//! the checks.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
+use std::io;
 use std::path::Path;
 
-use anyhow::Context as _;
 use lockswap_locks::info::{Fairness, Timed, WaitingPolicy};
 use lockswap_locks::registry::{Entry, Role, ENTRIES};
 
 use crate::checked::{self, AllChecks, Check, Engine, Summary};
-use crate::{list, terminal};
-
-const ROLES: [Role; 3] = [Role::Mutex, Role::RwLock, Role::Spin];
+use crate::order::{by_family, option, ROLES};
 
 const MADE: &str = "<!-- Made by `cargo run --release -p lockswap-cli -- list --write-docs docs/locks`. -->\n";
 
@@ -22,28 +21,31 @@ pub fn source(entry: &Entry) -> Option<String> {
     (!parts.is_empty()).then(|| format!("crates/locks/src/{}.rs", parts.join("/")))
 }
 
-/// Writes all pages into `folder`, and removes pages of locks that are no more.
-pub fn write(folder: &Path, checks: &AllChecks) -> anyhow::Result<()> {
-    let named = |path: &Path| format!("writing {}", path.display());
-    fs::create_dir_all(folder).with_context(|| named(folder))?;
+/// Writes all pages into `folder`, and removes pages of locks that are no more. An error names the file.
+pub fn write(folder: &Path, checks: &AllChecks) -> io::Result<()> {
+    let named = |path: &Path| {
+        let path = path.display().to_string();
+        move |error: io::Error| io::Error::new(error.kind(), format!("cannot write {path}: {error}"))
+    };
+    fs::create_dir_all(folder).map_err(named(folder))?;
     let pages = pages(checks);
-    for found in fs::read_dir(folder).with_context(|| named(folder))? {
+    for found in fs::read_dir(folder).map_err(named(folder))? {
         let path = found?.path();
         let ours = fs::read_to_string(&path).is_ok_and(|text| text.starts_with(MADE));
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if ours && !pages.contains_key(&name) {
-            fs::remove_file(&path).with_context(|| named(&path))?;
+            fs::remove_file(&path).map_err(named(&path))?;
         }
     }
     for (name, text) in &pages {
         let path = folder.join(name);
-        fs::write(&path, text).with_context(|| named(&path))?;
+        fs::write(&path, text).map_err(named(&path))?;
     }
     Ok(())
 }
 
 /// All pages by the names of their files.
-fn pages(checks: &AllChecks) -> BTreeMap<String, String> {
+pub fn pages(checks: &AllChecks) -> BTreeMap<String, String> {
     let mut pages = BTreeMap::from([("README.md".to_owned(), index(checks))]);
     for entry in ENTRIES {
         let page = pages.entry(file(entry)).or_insert_with(|| format!("{MADE}# {}\n", entry.info.id));
@@ -52,7 +54,8 @@ fn pages(checks: &AllChecks) -> BTreeMap<String, String> {
     pages
 }
 
-fn file(entry: &Entry) -> String {
+/// The name of the file with a lock's page.
+pub fn file(entry: &Entry) -> String {
     format!("{}.md", entry.info.id)
 }
 
@@ -65,7 +68,7 @@ fn index(checks: &AllChecks) -> String {
     for role in ROLES {
         let _ = writeln!(text, "\n## {}", title(role));
         let mut family = None;
-        for entry in list::by_family(role) {
+        for entry in by_family(role) {
             let info = &entry.info;
             if family != Some(info.family) {
                 family = Some(info.family);
@@ -73,7 +76,6 @@ fn index(checks: &AllChecks) -> String {
                 text += "| lock | what it does | waiting | fairness | oversub | bytes | checked |\n\
                          |---|---|---|---|---|---|---|\n";
             }
-            let checked = checks.of(entry).map(|checks| Summary::new(checks).words());
             let _ = writeln!(
                 text,
                 "| [{id}]({id}.md) | {} | {} | {} | {} | {}, {}, {} | {} |",
@@ -84,7 +86,7 @@ fn index(checks: &AllChecks) -> String {
                 entry.body_bytes,
                 entry.extra_bytes_per_lock,
                 entry.bytes_per_acquisition,
-                checked.unwrap_or_else(|| not_checked_at_all(entry).into()),
+                checked_in_words(entry, checks),
                 id = info.id,
             );
         }
@@ -100,28 +102,61 @@ fn section(entry: &Entry, checks: Option<&[Check]>) -> String {
         }
 }
 
+/// What the registry knows of a lock, in words.
+pub struct Facts {
+    /// What it is, and how it is chosen: `Mutex (--lock mcs_stp)`.
+    pub title: String,
+    /// What it does, as a sentence.
+    pub summary: String,
+    /// Names and what there is to say.
+    pub rows: Vec<(&'static str, String)>,
+}
+
+impl Facts {
+    /// Those of a lock.
+    pub fn of(entry: &Entry) -> Self {
+        Self::with_option(entry, |option| option.to_owned())
+    }
+
+    /// `marked` is how the option that chooses the lock is written.
+    fn with_option(entry: &Entry, marked: impl Fn(&str) -> String) -> Self {
+        let info = &entry.info;
+        let default = if info.id == entry.role.default_id() { ", the default" } else { "" };
+        let option = marked(&format!("{} {}", option(entry.role), info.id));
+        Self {
+            title: format!("{} ({option}{default})", title(entry.role)),
+            summary: format!("{}.", capital(info.summary)),
+            rows: vec![
+                ("paper", info.paper.into()),
+                ("family", format!("{}: {}", info.family.name(), info.family.meaning())),
+                ("waiting", format!("{}: {}", info.waiting.name(), waiting(info.waiting))),
+                ("fairness", format!("{}: {}", info.fairness.name(), fairness(info.fairness))),
+                ("fast with more threads than CPUs", yes(info.keeps_up()).into()),
+                (
+                    "real-time waiters by priority",
+                    format!("{}: {}", info.by_priority().name(), info.by_priority().meaning()),
+                ),
+                ("bytes inside the pthread object", entry.body_bytes.to_string()),
+                ("extra bytes per lock", entry.extra_bytes_per_lock.to_string()),
+                ("bytes per acquisition", entry.bytes_per_acquisition.to_string()),
+                ("try", "yes".into()),
+                ("timed", format!("{}: {}", info.timed.name(), timed(info.timed))),
+            ],
+        }
+    }
+}
+
+/// How far a lock was checked, in a few words.
+pub fn checked_in_words(entry: &Entry, checks: &AllChecks) -> String {
+    checks.of(entry).map_or_else(|| not_checked_at_all(entry).into(), |checks| Summary::new(checks).words())
+}
+
 /// The beginning of a section: what the registry knows.
 fn facts(entry: &Entry) -> String {
-    let info = &entry.info;
-    let default = if info.id == entry.role.default_id() { ", the default" } else { "" };
-    let mut text = format!("\n## {} (`{} {}`{default})\n", title(entry.role), list::option(entry.role), info.id);
-    let _ = writeln!(text, "\n{}.\n\n| | |\n|---|---|", capital(info.summary));
+    let Facts { title, summary, rows } = Facts::with_option(entry, |option| format!("`{option}`"));
+    let mut text = format!("\n## {title}\n\n{summary}\n\n| | |\n|---|---|\n");
     let source = source(entry).map_or("glibc's".into(), |source| format!("[{source}](../../{source})"));
-    let facts = [
-        ("paper", info.paper.into()),
-        ("family", format!("{}: {}", info.family.name(), info.family.meaning())),
-        ("waiting", format!("{}: {}", info.waiting.name(), waiting(info.waiting))),
-        ("fairness", format!("{}: {}", info.fairness.name(), fairness(info.fairness))),
-        ("fast with more threads than CPUs", yes(info.keeps_up()).into()),
-        ("real-time waiters by priority", format!("{}: {}", info.by_priority().name(), info.by_priority().meaning())),
-        ("bytes inside the pthread object", entry.body_bytes.to_string()),
-        ("extra bytes per lock", entry.extra_bytes_per_lock.to_string()),
-        ("bytes per acquisition", entry.bytes_per_acquisition.to_string()),
-        ("try", "yes".into()),
-        ("timed", format!("{}: {}", info.timed.name(), timed(info.timed))),
-        ("source", source),
-    ];
-    for (name, fact) in facts {
+    for (name, fact) in rows.into_iter().chain([("source", source)]) {
         let _ = writeln!(text, "| {name} | {} |", cell(&fact));
     }
     text
@@ -201,7 +236,7 @@ fn timed(timed: Timed) -> &'static str {
     }
 }
 
-fn yes(is: bool) -> &'static str {
+pub(crate) fn yes(is: bool) -> &'static str {
     if is {
         "yes"
     } else {
@@ -209,46 +244,8 @@ fn yes(is: bool) -> &'static str {
     }
 }
 
-/// What is known of these locks, which have one name, as a terminal shows it.
-pub fn in_words(entries: &[&Entry], checks: &AllChecks, columns: Option<u16>) -> String {
-    let mut text = String::new();
-    for entry in entries {
-        let facts = facts(entry);
-        let (rows, lines): (Vec<&str>, Vec<&str>) = facts.trim().lines().partition(|line| line.starts_with('|'));
-        for line in lines.into_iter().filter(|line| !line.is_empty()) {
-            text += &terminal::fold(&format!("{}\n", without_marks(line.trim_start_matches(['#', ' ']))), columns);
-        }
-        let mut table = terminal::table(&[], &[]);
-        // The first two are the headings, which are empty, and the line below them.
-        let checked = checks.of(entry).map_or(not_checked_at_all(entry).to_owned(), |all| Summary::new(all).words());
-        for row in rows[2..].iter().map(|row| cells(row)).chain([vec!["checked".into(), checked]]) {
-            table.add_row(row);
-        }
-        terminal::fold_last_column_at(&mut table, columns);
-        text += &format!("\n{}\n", terminal::lines(&table).trim_matches('\n'));
-        let page = format!("each check, and what is not checked: docs/locks/{} of the repository\n\n", file(entry));
-        text += &terminal::fold(&page, columns);
-        text += "\n";
-    }
-    text.trim_end().to_owned() + "\n"
-}
-
-/// The cells of a line of a table.
-fn cells(line: &str) -> Vec<String> {
-    let line = line.replace("\\|", "\0");
-    let cells = line.trim_matches('|').split('|');
-    cells.map(|cell| without_marks(cell.trim()).replace('\0', "|")).collect()
-}
-
-/// The text without marks of Markdown; of a link, what it is called.
-fn without_marks(text: &str) -> String {
-    let text = text.replace('`', "");
-    let link = || Some((text.strip_prefix('[')?.split_once("](")?.0).to_owned());
-    link().unwrap_or(text)
-}
-
 /// `text` within a table.
-fn cell(text: &str) -> String {
+pub(crate) fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 

@@ -1,6 +1,7 @@
 //! How far each lock was checked: the results of `lockswap-check check --write docs/checked.json`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use lockswap_locks::registry::Entry;
 use serde::{Deserialize, Serialize};
@@ -63,19 +64,42 @@ impl Check {
     }
 }
 
+/// Why results of checks cannot be read.
+#[derive(Debug)]
+pub enum Unreadable {
+    /// They have another form.
+    Form(serde_json::Error),
+    /// Their form has this version, which is not read.
+    Schema(u32),
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unreadable::Form(error) => write!(f, "docs/checked.json: {error}"),
+            Unreadable::Schema(found) => write!(f, "docs/checked.json has schema {found}, not {SCHEMA}"),
+        }
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
 /// The checks of all locks.
+#[derive(Debug)]
 pub struct AllChecks(BTreeMap<String, Vec<Check>>);
 
 impl AllChecks {
     /// Those that this program was built with.
-    pub fn built_in() -> anyhow::Result<Self> {
+    pub fn built_in() -> Result<Self, Unreadable> {
         Self::parse(FILE)
     }
 
-    fn parse(text: &str) -> anyhow::Result<Self> {
-        let file: File = serde_json::from_str(text)?;
-        anyhow::ensure!(file.schema == SCHEMA, "docs/checked.json has schema {}, not {SCHEMA}", file.schema);
-        Ok(Self(file.locks))
+    fn parse(text: &str) -> Result<Self, Unreadable> {
+        let file: File = serde_json::from_str(text).map_err(Unreadable::Form)?;
+        match file.schema {
+            SCHEMA => Ok(Self(file.locks)),
+            other => Err(Unreadable::Schema(other)),
+        }
     }
 
     /// The checks of one lock; `None` if there were none.
@@ -86,30 +110,42 @@ impl AllChecks {
 }
 
 /// What `list --json` says about the checks of a lock.
-#[derive(Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    explore: Option<Explored>,
-    loom: Option<Loomed>,
-    not_checked: Vec<String>,
-    failures: Vec<String>,
+    /// Interleavings; nothing if none were explored.
+    pub explore: Option<Explored>,
+    /// Executions of the C11 memory model; nothing if there were none.
+    pub loom: Option<Loomed>,
+    /// What stays open, a line each.
+    pub not_checked: Vec<String>,
+    /// What went wrong, a line each.
+    pub failures: Vec<String>,
 }
 
-#[derive(Serialize)]
-struct Explored {
-    scenarios: usize,
-    executions: u64,
+/// What was seen of the interleavings of a lock's scenarios.
+#[derive(Clone, Debug, Serialize)]
+pub struct Explored {
+    /// How many scenarios.
+    pub scenarios: usize,
+    /// Executions in all.
+    pub executions: u64,
     /// Scenarios of which every interleaving was seen, with as many preemptions as there can be.
-    without_bound: usize,
+    pub without_bound: usize,
     /// The least bound on preemptions of the others.
-    preemptions: Option<u32>,
-    complete: bool,
+    pub preemptions: Option<u32>,
+    /// Whether each search came to its end and found nothing.
+    pub complete: bool,
 }
 
-#[derive(Serialize)]
-struct Loomed {
-    scenarios: usize,
-    executions: u64,
-    complete: bool,
+/// What was seen of the executions of a lock's scenarios in the C11 memory model.
+#[derive(Clone, Debug, Serialize)]
+pub struct Loomed {
+    /// How many scenarios.
+    pub scenarios: usize,
+    /// Executions in all.
+    pub executions: u64,
+    /// Whether each search came to its end and found nothing.
+    pub complete: bool,
 }
 
 impl Summary {

@@ -10,27 +10,30 @@ use std::path::{Path, PathBuf};
 use lockswap_study::runner::find_in_path;
 use serde::Serialize;
 
-use super::replaced::{grouped, Replaced};
-use super::sanitizer::Sanitizer;
-use super::script::without_interpreters;
-use super::{linking, Check};
-use crate::elf::{closure, Image, Loaded};
-use crate::error::UserError;
-use crate::library;
+use crate::replaced::{grouped, Replaced};
+use crate::sanitizer::Sanitizer;
+use crate::script::without_interpreters;
+use crate::{closure, linking, Error, Finding, Image, Loaded};
 
 /// What an object file imports that lockswap replaces.
 #[derive(Debug, Serialize)]
 pub struct Imports {
-    object: PathBuf,
-    symbols: Vec<String>,
+    /// The file of the program or of a library.
+    pub object: PathBuf,
+    /// The functions.
+    pub symbols: Vec<String>,
 }
 
 /// What was found about a program.
 #[derive(Debug, Serialize)]
 pub struct Examined {
+    /// Its file; of a script, the interpreter's.
     pub program: PathBuf,
-    pub checks: Vec<Check>,
+    /// What was found.
+    pub checks: Vec<Finding>,
+    /// What the program and its libraries import that is replaced.
     pub imports: Vec<Imports>,
+    /// What can be done for it.
     #[serde(skip)]
     pub prospect: Prospect,
 }
@@ -62,12 +65,9 @@ const RUNTIME: [&str; 10] = [
     "libgcc_s.so",
 ];
 
-/// Reads the program that a shell would run under `name`.
-pub fn examine(name: &OsStr) -> Result<Examined, UserError> {
-    let missing = || {
-        let what = format!("{}: not found", name.to_string_lossy());
-        UserError::new(what, "give its path, or add its folder to PATH")
-    };
+/// Reads the program that a shell would run under `name`; `library` is the preload library's file.
+pub fn examine(name: &OsStr, library: &[u8]) -> Result<Examined, Error> {
+    let missing = || Error::NotFound(name.to_owned());
     let path = find_in_path(name).filter(|p| p.exists()).ok_or_else(missing)?;
     let mut checks = Vec::new();
     let (path, data) = without_interpreters(path, &mut checks)?;
@@ -79,13 +79,13 @@ pub fn examine(name: &OsStr) -> Result<Examined, UserError> {
     match image {
         Some(Ok(image)) => {
             examined.checks.extend(privileges(&examined.program));
-            examined.look_at(image);
+            examined.look_at(image, library);
         }
         Some(Err(error)) => {
             let what = format!("a damaged ELF file: {error}");
-            examined.checks.push(Check::problem("file", what, "build or install it again"));
+            examined.checks.push(Finding::problem("file", what, "build or install it again"));
         }
-        None => examined.checks.push(Check::problem(
+        None => examined.checks.push(Finding::problem(
             "file",
             "neither an ELF program nor a script with a #! line",
             "name the program that runs it, as in: lockswap doctor java",
@@ -95,13 +95,14 @@ pub fn examine(name: &OsStr) -> Result<Examined, UserError> {
 }
 
 /// The problem that a file which is to be run is not executable, if so.
-pub fn not_executable(path: &Path) -> Option<Check> {
+pub(crate) fn not_executable(path: &Path) -> Option<Finding> {
     let executable = fs::metadata(path).is_ok_and(|m| m.mode() & 0o111 != 0);
-    (!executable).then(|| Check::problem("permissions", format!("{} is not executable", path.display()), "chmod +x it"))
+    (!executable)
+        .then(|| Finding::problem("permissions", format!("{} is not executable", path.display()), "chmod +x it"))
 }
 
 /// Programs that gain privileges at their start ignore LD_PRELOAD.
-fn privileges(path: &Path) -> Vec<Check> {
+fn privileges(path: &Path) -> Vec<Finding> {
     let mut checks = Vec::new();
     let Ok(found) = fs::metadata(path) else { return checks };
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
@@ -113,17 +114,17 @@ fn privileges(path: &Path) -> Vec<Check> {
             continue;
         }
         checks.push(if own {
-            Check::note(name, format!("set, but {id} is who you are"), "for other users LD_PRELOAD is ignored")
+            Finding::note(name, format!("set, but {id} is who you are"), "for other users LD_PRELOAD is ignored")
         } else {
-            Check::problem(name, format!("it runs as {id}"), remedy)
+            Finding::problem(name, format!("it runs as {id}"), remedy)
         });
     }
     let mut value = [0u8; 64];
     if rustix::fs::getxattr(path, "security.capability", &mut value).is_ok() {
         checks.push(if uid == 0 {
-            Check::note("capabilities", "set on the file", "for users other than root LD_PRELOAD is ignored")
+            Finding::note("capabilities", "set on the file", "for users other than root LD_PRELOAD is ignored")
         } else {
-            Check::problem(
+            Finding::problem(
                 "capabilities",
                 "set on the file",
                 "run a copy without them; LD_PRELOAD is ignored otherwise",
@@ -134,15 +135,15 @@ fn privileges(path: &Path) -> Vec<Check> {
 }
 
 impl Examined {
-    fn look_at(&mut self, image: Image) {
+    fn look_at(&mut self, image: Image, library: &[u8]) {
         let checks = &mut self.checks;
-        let ours = Image::parse(library::image()).and_then(Result::ok).unwrap_or_default();
+        let ours = Image::parse(library).and_then(Result::ok).unwrap_or_default();
         if image.machine != ours.machine {
             let found = format!("for {}; this lockswap is for {}", image.machine_name(), ours.machine_name());
-            checks.push(Check::problem("architecture", found, "use a lockswap built for that architecture"));
+            checks.push(Finding::problem("architecture", found, "use a lockswap built for that architecture"));
             return;
         }
-        checks.push(Check::ok("architecture", image.machine_name()));
+        checks.push(Finding::ok("architecture", image.machine_name()));
         match linking::check(&image) {
             Ok(check) => checks.push(check),
             Err(problem) => {
@@ -152,17 +153,17 @@ impl Examined {
         }
         if image.go {
             let what = "a Go program: goroutines use Go's own locks, only its C libraries use pthread locks";
-            checks.push(Check::note("Go", what, "compare it only if its C code is what waits"));
+            checks.push(Finding::note("Go", what, "compare it only if its C code is what waits"));
         }
         let readable = image.has_symbols;
         if !readable {
             let what = "the file has no section headers, so its imports cannot be read";
-            checks.push(Check::note("imports", what, "examine an unstripped build"));
+            checks.push(Finding::note("imports", what, "examine an unstripped build"));
         }
         let (objects, missing) = closure(Loaded { path: self.program.clone(), image });
         if !missing.is_empty() {
             let what = format!("not found, or no libraries for it: {}", missing.join(", "));
-            checks.push(Check::note("libraries", what, "install them, or set LD_LIBRARY_PATH as for running it"));
+            checks.push(Finding::note("libraries", what, "install them, or set LD_LIBRARY_PATH as for running it"));
         }
         let examined: Vec<&Loaded> =
             objects.iter().enumerate().filter(|(i, o)| *i == 0 || !is_runtime(o)).map(|(_, o)| o).collect();
@@ -174,7 +175,7 @@ impl Examined {
             let symbols = replaced.imported(&object.image);
             if !symbols.is_empty() {
                 let name = object.path.file_name().unwrap_or_default().to_string_lossy();
-                checks.push(Check::ok("imports", format!("{name}: {}", grouped(&symbols))));
+                checks.push(Finding::ok("imports", format!("{name}: {}", grouped(&symbols))));
                 self.imports.push(Imports { object: object.path.clone(), symbols });
             }
         }
@@ -182,7 +183,7 @@ impl Examined {
         if self.imports.is_empty() && sanitizer.is_none() {
             checks.push(nothing_found(&examined, loads_more));
         } else if loads_more {
-            checks.push(Check::ok("plug-ins", "it can load more libraries (dlopen); their locks are replaced too"));
+            checks.push(Finding::ok("plug-ins", "it can load more libraries (dlopen); their locks are replaced too"));
         }
         self.prospect = if sanitizer == Some(Sanitizer::Thread) {
             Prospect::StandsAside
@@ -203,15 +204,15 @@ fn is_runtime(object: &Loaded) -> bool {
 }
 
 /// What is to be said of a program that starts a Java virtual machine.
-fn java(objects: &[&Loaded]) -> Option<Check> {
+fn java(objects: &[&Loaded]) -> Option<Finding> {
     let launches = objects.iter().any(|o| o.image.needed.iter().any(|name| name == "libjli.so" || name == "libjvm.so"));
     let what =
         "it starts a Java virtual machine: HotSpot's threads wait for monitors and parkers in pthread mutexes and \
                 condition variables, and these are replaced; the word by which a monitor is first tried is Java's own";
-    launches.then(|| Check::ok("Java", what))
+    launches.then(|| Finding::ok("Java", what))
 }
 
-fn nothing_found(examined: &[&Loaded], loads_more: bool) -> Check {
+fn nothing_found(examined: &[&Loaded], loads_more: bool) -> Finding {
     let threading = |s: &&String| ["pthread_", "sem_", "thrd_", "syscall"].iter().any(|p| s.starts_with(p));
     let others: BTreeSet<&str> =
         examined.iter().flat_map(|o| &o.image.imports).filter(threading).map(String::as_str).collect();
@@ -227,5 +228,5 @@ fn nothing_found(examined: &[&Loaded], loads_more: bool) -> Check {
     } else {
         "its locks, if it has any, are its own (as in Go and Rust's std) and cannot be swapped from outside"
     };
-    Check::note("imports", found, remedy)
+    Finding::note("imports", found, remedy)
 }

@@ -1,7 +1,6 @@
 //! Sanitizers of the compiler: programs that are linked with a runtime which watches them.
 
-use super::Check;
-use crate::elf::Loaded;
+use crate::{Finding, Loaded};
 
 /// A runtime that matters to a lock library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,15 +28,15 @@ impl Sanitizer {
     }
 
     /// What it means for lockswap.
-    pub fn check(self) -> Check {
+    pub fn check(self) -> Finding {
         const NAME: &str = "sanitizer";
         match self {
-            Self::Thread => Check::note(
+            Self::Thread => Finding::note(
                 NAME,
                 "ThreadSanitizer: lockswap stands aside, since ThreadSanitizer must see the locks",
                 "build it without -fsanitize=thread to run it on other locks",
             ),
-            Self::Address => Check::ok(
+            Self::Address => Finding::ok(
                 NAME,
                 "AddressSanitizer: works; its shared runtime needs ASAN_OPTIONS=verify_asan_link_order=0, which \
                  'lockswap run' sets",

@@ -2,8 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Check;
-use crate::elf::{read_program, Image};
+use crate::{read_program, Finding, Image};
 
 const NAME: &str = "linking";
 
@@ -11,10 +10,10 @@ const NAME: &str = "linking";
 const OLDEST: (u32, u32) = (2, 34);
 
 /// What the linking of `image` means; an error if the library cannot get into it.
-pub fn check(image: &Image) -> Result<Check, Check> {
+pub fn check(image: &Image) -> Result<Finding, Finding> {
     if image.library {
         let remedy = "its locks are replaced in a program that lockswap works on: examine the program, too";
-        return Ok(Check::note(NAME, "a shared library, which a program loads", remedy));
+        return Ok(Finding::note(NAME, "a shared library, which a program loads", remedy));
     }
     let Some(interpreter) = &image.interpreter else {
         let (what, remedy) = if image.go {
@@ -28,27 +27,27 @@ pub fn check(image: &Image) -> Result<Check, Check> {
                 "link it dynamically (without -static)",
             )
         };
-        return Err(Check::problem(NAME, what, remedy));
+        return Err(Finding::problem(NAME, what, remedy));
     };
     if interpreter.contains("ld-musl") {
         let what = format!("for musl ({interpreter}), not glibc: it runs as without lockswap");
-        return Err(Check::problem(NAME, what, "use a build of it for glibc"));
+        return Err(Finding::problem(NAME, what, "use a build of it for glibc"));
     }
     let here = own_loader();
     match Path::new(interpreter).canonicalize() {
         Err(error) => {
             let what = format!("its dynamic loader cannot be used: {interpreter}: {error}");
-            Err(Check::problem(NAME, what, "install the C library that it was built for"))
+            Err(Finding::problem(NAME, what, "install the C library that it was built for"))
         }
         Ok(loader) if here.as_ref() == Some(&loader) => {
-            Ok(Check::ok(NAME, format!("dynamic, loaded by {interpreter}")))
+            Ok(Finding::ok(NAME, format!("dynamic, loaded by {interpreter}")))
         }
         Ok(loader) => foreign(interpreter, &loader),
     }
 }
 
 /// A program with a dynamic loader that is not this command's, and so with a C library of its own.
-fn foreign(interpreter: &str, loader: &Path) -> Result<Check, Check> {
+fn foreign(interpreter: &str, loader: &Path) -> Result<Finding, Finding> {
     let libc = loader.with_file_name("libc.so.6");
     let found = read_program(&libc).ok().and_then(|bytes| glibc_version(&bytes));
     match found {
@@ -59,12 +58,12 @@ fn foreign(interpreter: &str, loader: &Path) -> Result<Check, Check> {
                 OLDEST.0, OLDEST.1
             );
             let remedy = "start it without 'lockswap run', or use a build of it for a newer glibc";
-            Err(Check::problem(NAME, what, remedy))
+            Err(Finding::problem(NAME, what, remedy))
         }
         Some((major, minor)) => {
-            Ok(Check::ok(NAME, format!("dynamic, loaded by {interpreter} with glibc {major}.{minor}")))
+            Ok(Finding::ok(NAME, format!("dynamic, loaded by {interpreter} with glibc {major}.{minor}")))
         }
-        None => Ok(Check::note(
+        None => Ok(Finding::note(
             NAME,
             format!("dynamic, loaded by {interpreter}, which is not this system's loader; its glibc is not known"),
             format!("it must be {}.{} or later: 'lockswap run --summary' says whether it is", OLDEST.0, OLDEST.1),

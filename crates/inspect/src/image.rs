@@ -1,7 +1,5 @@
 //! What an executable file says about itself, read without running it.
 
-mod closure;
-mod file;
 #[cfg(test)]
 mod fuzz;
 
@@ -10,9 +8,6 @@ use std::fmt;
 
 use object::elf;
 use object::read::elf::{Dyn, ElfFile, FileHeader, ProgramHeader, SectionHeader, Sym};
-
-pub use closure::{closure, Loaded};
-pub use file::read_program;
 
 /// The ELF facts that decide whether a preload library works on a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -183,13 +178,14 @@ fn read<H: FileHeader<Endian = object::Endianness>>(data: &[u8]) -> Result<Image
     Ok(image)
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{closure, Loaded};
     use std::fs;
 
     #[test]

@@ -6,37 +6,28 @@ use std::path::{Path, PathBuf};
 
 use lockswap_study::runner::find_in_path;
 
-use super::Check;
-use crate::elf::read_program;
-use crate::error::UserError;
-use crate::terminal::visible;
+use crate::{read_program, Error, Finding};
 
 /// Follows `#!` lines from `path` to a file that has none; that file and its content.
-pub fn without_interpreters(mut path: PathBuf, checks: &mut Vec<Check>) -> Result<(PathBuf, Vec<u8>), UserError> {
+pub fn without_interpreters(mut path: PathBuf, checks: &mut Vec<Finding>) -> Result<(PathBuf, Vec<u8>), Error> {
     // The kernel follows as many.
     for _ in 0..5 {
-        let data = read_program(&path).map_err(|error| {
-            let what = format!("cannot read {}: {error}", visible(&path.to_string_lossy()));
-            UserError::new(what, "name a program file that you may read")
-        })?;
+        let data = read_program(&path).map_err(|error| Error::CannotRead(path.clone(), error))?;
         let Some(interpreter) = interpreter(&data) else { return Ok((path, data)) };
         checks.extend(super::program::not_executable(&path));
         let Some(found) = find_in_path(&interpreter).filter(|p| p.exists()) else {
-            let what =
-                format!("{} is a script for {}, which is not found", path.display(), interpreter.to_string_lossy());
-            return Err(UserError::new(visible(&what), "install the interpreter or correct the #! line"));
+            return Err(Error::NoInterpreter { script: path, interpreter });
         };
         let what = format!("{} is run by {}", path.display(), found.display());
         let is_shell = ["sh", "bash", "dash", "ksh", "zsh"].iter().any(|s| found.file_name() == Some(OsStr::new(s)));
         checks.push(if is_shell {
-            Check::note("script", what, "what counts is the program that the script starts: examine that one")
+            Finding::note("script", what, "what counts is the program that the script starts: examine that one")
         } else {
-            Check::ok("script", what)
+            Finding::ok("script", what)
         });
         path = found;
     }
-    let what = format!("{}: too many scripts that run one another", path.display());
-    Err(UserError::new(visible(&what), "name the program itself"))
+    Err(Error::TooManyScripts(path))
 }
 
 /// The program that a script's first line names; for `env` the one that it will look for.
