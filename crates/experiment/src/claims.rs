@@ -5,10 +5,12 @@ use std::io;
 
 use lockswap_platform::parse_duration;
 use lockswap_sim::{Job, Machine, Workload};
+use lockswap_study::page::{Page, Row, Table};
+use lockswap_study::summary::Judgement;
 use lockswap_workloads::report::Report;
 use serde::{Deserialize, Serialize};
 
-use crate::simulated::Row;
+use crate::simulated::Row as Done;
 
 const CLAIMS: &str = include_str!("claims.toml");
 
@@ -199,7 +201,7 @@ impl Claim {
     }
 
     /// The claim's number in runs with one seed, in the order of [`Claim::runs`].
-    fn number(&self, rows: &[&Row]) -> Option<f64> {
+    fn number(&self, rows: &[&Done]) -> Option<f64> {
         let reports: Vec<&Report> =
             rows.iter().map(|row| Some(&row.outcome.as_ref().ok()?.report)).collect::<Option<_>>()?;
         let value = |(run, report): (&Run, &&Report)| self.metric.of(run.class.as_ref().unwrap_or(&self.class), report);
@@ -254,7 +256,7 @@ impl Examination {
 
     /// What became of the claims, as far as all runs with one seed at least have been made; `rows` has what became of each
     /// job.
-    pub fn outcomes(&self, runs: &Runs<'_>, rows: &[Option<Row>]) -> Vec<Outcome<'_>> {
+    pub fn outcomes(&self, runs: &Runs<'_>, rows: &[Option<Done>]) -> Vec<Outcome<'_>> {
         let mut rest = &runs.needs[..];
         let mut outcomes = Vec::new();
         for claim in &self.claims {
@@ -262,7 +264,7 @@ impl Examination {
             for _ in 0..self.seeds {
                 let (own, next) = rest.split_at(1 + claim.to.len());
                 rest = next;
-                let Some(own) = own.iter().map(|index| rows[*index].as_ref()).collect::<Option<Vec<&Row>>>() else {
+                let Some(own) = own.iter().map(|index| rows[*index].as_ref()).collect::<Option<Vec<&Done>>>() else {
                     continue;
                 };
                 complete += 1;
@@ -327,6 +329,81 @@ pub fn csv(outcomes: &[Outcome<'_>]) -> io::Result<Vec<u8>> {
         )?;
     }
     file.into_inner().map_err(|error| error.into_error())
+}
+
+fn digits(number: f64) -> String {
+    match number.abs() {
+        n if n >= 100.0 => format!("{number:.0}"),
+        n if n >= 10.0 => format!("{number:.1}"),
+        _ => format!("{number:.2}"),
+    }
+}
+
+/// The headings, and whether numbers stand below them.
+const COLUMNS: [(&str, bool); 8] = [
+    ("claim", false),
+    ("paper", true),
+    ("simulated", true),
+    ("ratio", true),
+    ("", false),
+    ("basis", false),
+    ("min..max", true),
+    ("what", false),
+];
+
+/// The claims next to what became of them, for people.
+pub fn page(outcomes: &[Outcome<'_>], seeds: u32) -> Page {
+    let judgement = |outcome: &Outcome<'_>| if outcome.agrees { Judgement::Same } else { Judgement::Worse };
+    let row = |outcome: &Outcome<'_>| Row { cells: cells(outcome).to_vec(), judgement: judgement(outcome) };
+    let columns = COLUMNS.map(|(heading, is_numeric)| (heading.to_owned(), is_numeric)).to_vec();
+    let table = Table { title: None, columns, rows: outcomes.iter().map(row).collect() };
+    Page {
+        title: "What papers claim, and what the simulated machines show".to_owned(),
+        tables: vec![table],
+        notes: notes(outcomes, seeds),
+        ..Page::default()
+    }
+}
+
+fn cells(outcome: &Outcome<'_>) -> [String; 8] {
+    let claim = outcome.claim;
+    let end = |pick: fn(f64, f64) -> f64| outcome.simulated.iter().copied().reduce(pick).map(digits);
+    let range = end(f64::min).zip(end(f64::max)).map(|(least, most)| format!("{least}..{most}"));
+    let paper = match claim.relation {
+        Relation::About => digits(claim.value),
+        Relation::AtLeast => format!(">= {}", digits(claim.value)),
+        Relation::AtMost => format!("<= {}", digits(claim.value)),
+    };
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    [
+        claim.id.clone(),
+        paper,
+        or_dash(outcome.mean.map(digits)),
+        or_dash(outcome.mean.map(|mean| format!("{:.2}", mean / claim.value))),
+        if outcome.agrees { "agrees" } else { "DISAGREES" }.to_owned(),
+        claim.basis.name().to_owned(),
+        or_dash(range),
+        format!("{} ({}; {})", claim.says, claim.source, claim.machine),
+    ]
+}
+
+/// What stands below the table, a paragraph each.
+fn notes(outcomes: &[Outcome<'_>], seeds: u32) -> Vec<String> {
+    let agree = outcomes.iter().filter(|outcome| outcome.agrees).count();
+    let predicted = outcomes.iter().filter(|outcome| outcome.claim.basis == Basis::Predicted);
+    let (right, all) = predicted.fold((0, 0), |(right, all), o| (right + usize::from(o.agrees), all + 1));
+    let mut notes = vec![
+        format!(
+            "{agree} of {} claims agree, {right} of the {all} predicted ones; mean of {seeds} seeds. ratio: simulated / paper.",
+            outcomes.len()
+        ),
+        "A claim agrees if the mean lies within the range that claims.toml states for it. amd-2990wx is held out of every \
+         fit."
+        .to_owned(),
+    ];
+    let failed = outcomes.iter().filter_map(|outcome| Some((outcome.claim, outcome.failures.first()?)));
+    notes.extend(failed.map(|(claim, failure)| format!("{}: {failure}", claim.id)));
+    notes
 }
 
 #[cfg(test)]

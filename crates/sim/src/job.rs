@@ -7,7 +7,8 @@ use crate::glibc;
 use crate::machine::Machine;
 use crate::platform::set_longest_window;
 use crate::Sim;
-use lockswap_locks::registry::{self, Entry, Role, ENTRIES, PTHREAD, PTHREAD_ADAPTIVE};
+use lockswap_locks::parameters::{self, Named};
+use lockswap_locks::registry::{Entry, Role, ENTRIES, PTHREAD, PTHREAD_ADAPTIVE};
 use lockswap_locks::{for_each_lock, RawLock, RawRwLock};
 use lockswap_platform::{window::LONGEST, Ns};
 use lockswap_workloads::direct::{Direct, DirectRw};
@@ -25,7 +26,7 @@ pub struct Job<'a> {
     pub machine: &'a Machine,
     /// What.
     pub workload: Workload,
-    /// The id of the lock.
+    /// The id of the lock, with its parameters: `asl:max-window=1ms`.
     pub lock: &'a str,
     /// The seed of all chance.
     pub seed: u64,
@@ -122,9 +123,9 @@ pub fn locks(role: Role) -> impl Iterator<Item = &'static str> {
     ENTRIES.iter().filter(move |entry| entry.role == role && is_simulated(entry)).map(|entry| entry.info.id)
 }
 
-/// The published name of the lock that `id` names among [`locks`].
-pub fn find_lock(role: Role, id: &str) -> Option<&'static str> {
-    registry::find(role, id.trim()).filter(|entry| is_simulated(entry)).map(|entry| entry.info.id)
+/// The lock that `text` names among [`locks`], with parameters behind its id or without.
+pub fn find_lock(role: Role, text: &str) -> Option<Named<'_>> {
+    parameters::read(role, text.trim()).ok().filter(|named| is_simulated(named.entry))
 }
 
 fn is_simulated(entry: &Entry) -> bool {
@@ -174,39 +175,42 @@ fn rwlock(id: &str) -> Option<Box<dyn ReadWrite>> {
 
 impl Job<'_> {
     /// Makes the run.
+    ///
+    /// # Errors
+    /// Why there is no result.
     pub fn run(&self) -> Result<Finished, Failure> {
+        let role = if self.workload.wants_rwlocks() { Role::RwLock } else { Role::Mutex };
+        let lock = find_lock(role, self.lock).ok_or(Failure::NoSuchLock)?;
+        let (id, longest) = (lock.entry.info.id, self.longest_window(&lock));
         if let Workload::Readers(config) = &self.workload {
-            let lock = rwlock(self.lock).ok_or(Failure::NoSuchLock)?;
-            return self.measure(|crew| readers::run::<Sim, _>(config, crew, &lock));
+            let lock = rwlock(id).ok_or(Failure::NoSuchLock)?;
+            return self.measure(longest, |crew| readers::run::<Sim, _>(config, crew, &lock));
         }
-        let mutexes = (0..self.workload.locks())
-            .map(|_| mutex(self.lock))
-            .collect::<Option<Vec<_>>>()
-            .ok_or(Failure::NoSuchLock)?;
+        let mutexes =
+            (0..self.workload.locks()).map(|_| mutex(id)).collect::<Option<Vec<_>>>().ok_or(Failure::NoSuchLock)?;
         let mutex = &mutexes[0];
-        self.measure(|crew| match &self.workload {
+        self.measure(longest, |crew| match &self.workload {
             Workload::Counter(config) => counter::run::<Sim, _>(config, crew, mutex),
             Workload::Kv(config) => kv::run::<Sim, _>(config, crew, mutex),
             Workload::Ncs(config) => ncs::run::<Sim, _>(config, crew, mutex),
-            Workload::Epochs(config) => {
-                epochs::run::<Sim, _>(config, crew, &mutexes, &Epochs::new(self.longest_window()))
-            }
+            Workload::Epochs(config) => epochs::run::<Sim, _>(config, crew, &mutexes, &Epochs::new(longest)),
             Workload::Readers(_) => unreachable!("those have run"),
         })
     }
 
-    /// The largest reorder window, ns.
-    fn longest_window(&self) -> Ns {
-        match &self.workload {
-            Workload::Epochs(config) => config.window.unwrap_or(LONGEST),
-            _ => LONGEST,
-        }
+    /// The largest reorder window, ns: the lock's own, else the workload's.
+    fn longest_window(&self, lock: &Named<'_>) -> Ns {
+        let of_workload = match &self.workload {
+            Workload::Epochs(config) => config.window,
+            _ => None,
+        };
+        lock.time("max-window").or(of_workload).unwrap_or(LONGEST)
     }
 
-    fn measure(&self, run: impl FnOnce(&Simulated<'_>) -> Report) -> Result<Finished, Failure> {
+    fn measure(&self, longest: Ns, run: impl FnOnce(&Simulated<'_>) -> Report) -> Result<Finished, Failure> {
         let crew = Simulated::new(self.machine, self.seed);
         let started = cpu_time();
-        set_longest_window(self.longest_window());
+        set_longest_window(longest);
         let report = attempt(|| run(&crew)).map_err(Failure::Stuck);
         set_longest_window(LONGEST);
         let report = report?;

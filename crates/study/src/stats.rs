@@ -431,13 +431,4 @@ mod tests {
         assert_eq!(holm(&[0.9, 0.8]), [1.0, 1.0]);
         assert!(holm(&[]).is_empty());
     }
-
-    #[test]
-    fn quartiles_interpolate() {
-        assert_eq!(Quartiles::of(vec![]), None);
-        assert_eq!(Quartiles::of(vec![3.0]), Some(Quartiles { lower: 3.0, median: 3.0, upper: 3.0 }));
-        let five = Quartiles::of(vec![5.0, 1.0, 2.0, 4.0, 3.0]).unwrap();
-        assert_eq!(five, Quartiles { lower: 2.0, median: 3.0, upper: 4.0 });
-        assert_eq!(Quartiles::of(vec![1.0, 2.0]).unwrap().median, 1.5);
-    }
 }

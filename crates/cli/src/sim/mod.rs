@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use indicatif::ProgressBar;
 use lockswap_experiment::simulated::draw::{self, Shown};
-use lockswap_experiment::simulated::output::{self, Table};
+use lockswap_experiment::simulated::output;
 use lockswap_experiment::simulated::plan::{self, Plan, Wanted as Sweep};
 use lockswap_experiment::simulated::points::points;
 use lockswap_experiment::simulated::{run_each, Row};
@@ -22,6 +22,7 @@ use lockswap_locks::registry::Role;
 use lockswap_platform::Ns;
 use lockswap_sim::{Job, Workload};
 use lockswap_study::export::Format;
+use lockswap_study::page::Page;
 use lockswap_study::runner::Interrupt;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -29,7 +30,7 @@ use crate::duration::within;
 use crate::error::{UserError, USAGE};
 use crate::outputs::{OutputArgs, Outputs, Wanted, ALL_FORMS};
 use crate::picture::{footer, Picture};
-use crate::selection::no_such_lock;
+use crate::selection::{self, no_such_lock};
 use crate::setting::pair;
 use crate::terminal;
 
@@ -193,31 +194,39 @@ fn sweep(args: &SimArgs) -> Result<Plan, UserError> {
     })?)
 }
 
-/// The published name of a lock that can be simulated.
-fn named(role: Role, id: &str) -> Result<String, UserError> {
-    lockswap_sim::find_lock(role, id).map(str::to_owned).ok_or_else(|| {
+/// The published name of a lock that can be simulated, with its parameters.
+fn named(role: Role, text: &str) -> Result<String, UserError> {
+    let id = text.split(':').next().unwrap_or_default();
+    if lockswap_sim::find_lock(role, id).is_none() {
         let what = format!("there is no {} lock '{id}' to simulate", role.name());
-        no_such_lock(what, id, lockswap_sim::locks(role))
-    })
+        return Err(no_such_lock(what, id, lockswap_sim::locks(role)));
+    }
+    selection::named(role, text)
 }
 
 /// Prints what was found so far.
 fn show(args: &SimArgs, plan: &Plan, rows: &[Option<Row>]) -> anyhow::Result<()> {
     match args.output.format.data() {
-        None => terminal::print(&table(&Table::of(plan, &points(plan, rows))))?,
+        None => terminal::print(&shown(&output::page(plan, &points(plan, rows))))?,
         Some(format) => print_data(&render(format, plan, rows)?)?,
     }
     Ok(())
 }
 
-fn table(found: &Table) -> String {
-    let headings: Vec<&str> = found.headings.iter().map(String::as_str).collect();
-    let mut table = terminal::table(&headings, &(found.names..headings.len()).collect::<Vec<_>>());
-    found.rows.iter().for_each(|row| {
-        table.add_row(row);
-    });
+/// A page in the terminal.
+fn shown(page: &Page) -> String {
     let paragraphs = |lines: &[String]| lines.iter().map(|line| paragraph(line)).collect::<String>();
-    format!("{}\n{}\n{}", paragraphs(&found.about), terminal::lines(&table), paragraphs(&found.legend))
+    let mut text = paragraph(&page.title) + &paragraphs(&page.conclusion) + "\n";
+    for table in &page.tables {
+        let headings: Vec<&str> = table.columns.iter().map(|(heading, _)| heading.as_str()).collect();
+        let numbers: Vec<usize> = (0..headings.len()).filter(|column| table.columns[*column].1).collect();
+        let mut lines = terminal::table(&headings, &numbers);
+        table.rows.iter().for_each(|row| {
+            lines.add_row(&row.cells);
+        });
+        text += &format!("{}\n", terminal::lines(&lines));
+    }
+    text + &paragraphs(&page.notes)
 }
 
 /// Text in lines that are not longer than the terminal, or than those of a page.
@@ -231,12 +240,12 @@ fn print_data(bytes: &[u8]) -> io::Result<()> {
 }
 
 fn render(format: Format, plan: &Plan, rows: &[Option<Row>]) -> io::Result<Vec<u8>> {
-    let table = || Table::of(plan, &points(plan, rows));
+    let page = || output::page(plan, &points(plan, rows));
     match format {
         Format::Json => Ok(output::json(plan, rows)?),
         Format::Csv => output::csv(plan, rows),
-        Format::Markdown => Ok(table().page().markdown().into_bytes()),
-        Format::Html => Ok(table().page().html().into_bytes()),
+        Format::Markdown => Ok(page().markdown().into_bytes()),
+        Format::Html => Ok(page().html().into_bytes()),
     }
 }
 

@@ -3,14 +3,13 @@
 use std::io;
 use std::process::ExitCode;
 
-use lockswap_experiment::claims::{claims, csv, json, Basis, Examination, Outcome, Relation};
-use lockswap_experiment::simulated::output::page_table;
+use lockswap_experiment::claims::{claims, csv, json, page, Examination, Outcome};
 use lockswap_experiment::simulated::{run_each, Row};
 use lockswap_study::export::Format;
 use lockswap_study::runner::Interrupt;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::{bar, give_up, paragraph, print_data, starting};
+use super::{bar, give_up, print_data, shown, starting};
 use crate::error::{UserError, USAGE};
 use crate::outputs::{OutputArgs, Outputs, Wanted};
 use crate::terminal;
@@ -42,13 +41,13 @@ pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> anyhow::Result<ExitCode
             return Err(UserError::new(what, format!("use one of: {}", ids.join(", "))).with_status(USAGE).into());
         }
     }
-    let mut files = Outputs::prepare(output, &["json", "csv", "md"])?;
+    let mut files = Outputs::prepare(output, &["json", "csv", "md", "html"])?;
     let examination = Examination::of(chosen, args.seeds);
     let runs = examination.runs();
     let mut finish = |rows: &[Option<Row>]| -> anyhow::Result<bool> {
         let outcomes = examination.outcomes(&runs, rows);
         match output.format.data() {
-            None => terminal::print(&text(&outcomes, args.seeds))?,
+            None => terminal::print(&shown(&page(&outcomes, args.seeds)))?,
             Some(format) => print_data(&render(format, &outcomes, args.seeds)?)?,
         }
         files.write(true, |wanted| match wanted {
@@ -79,71 +78,7 @@ fn render(format: Format, outcomes: &[Outcome<'_>], seeds: u32) -> io::Result<Ve
     match format {
         Format::Json => Ok(json(outcomes, seeds)?),
         Format::Csv => csv(outcomes),
-        Format::Markdown => {
-            let rows: Vec<Vec<String>> = outcomes.iter().map(|outcome| cells(outcome).to_vec()).collect();
-            let rest = notes(outcomes, seeds).join("\n\n");
-            Ok(format!("{}\n{rest}\n", page_table(&HEADINGS.map(str::to_owned), 1, &rows).markdown()).into_bytes())
-        }
-        Format::Html => Err(io::ErrorKind::Unsupported.into()),
+        Format::Markdown => Ok(page(outcomes, seeds).markdown().into_bytes()),
+        Format::Html => Ok(page(outcomes, seeds).html().into_bytes()),
     }
-}
-
-fn digits(number: f64) -> String {
-    match number.abs() {
-        n if n >= 100.0 => format!("{number:.0}"),
-        n if n >= 10.0 => format!("{number:.1}"),
-        _ => format!("{number:.2}"),
-    }
-}
-
-const HEADINGS: [&str; 8] = ["claim", "paper", "simulated", "ratio", "", "basis", "min..max", "what"];
-
-fn cells(outcome: &Outcome<'_>) -> [String; 8] {
-    let claim = outcome.claim;
-    let end = |pick: fn(f64, f64) -> f64| outcome.simulated.iter().copied().reduce(pick).map(digits);
-    let range = end(f64::min).zip(end(f64::max)).map(|(least, most)| format!("{least}..{most}"));
-    let paper = match claim.relation {
-        Relation::About => digits(claim.value),
-        Relation::AtLeast => format!(">= {}", digits(claim.value)),
-        Relation::AtMost => format!("<= {}", digits(claim.value)),
-    };
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    [
-        claim.id.clone(),
-        paper,
-        or_dash(outcome.mean.map(digits)),
-        or_dash(outcome.mean.map(|mean| format!("{:.2}", mean / claim.value))),
-        if outcome.agrees { "agrees" } else { "DISAGREES" }.to_owned(),
-        claim.basis.name().to_owned(),
-        or_dash(range),
-        format!("{} ({}; {})", claim.says, claim.source, claim.machine),
-    ]
-}
-
-fn text(outcomes: &[Outcome<'_>], seeds: u32) -> String {
-    let mut table = terminal::table(&HEADINGS, &[1, 2, 3, 6]);
-    outcomes.iter().for_each(|outcome| {
-        table.add_row(cells(outcome));
-    });
-    let notes: String = notes(outcomes, seeds).iter().map(|note| paragraph(note)).collect();
-    format!("{}\n{notes}", terminal::lines(&table))
-}
-
-/// What stands below the table, a paragraph each.
-fn notes(outcomes: &[Outcome<'_>], seeds: u32) -> Vec<String> {
-    let agree = outcomes.iter().filter(|outcome| outcome.agrees).count();
-    let predicted = outcomes.iter().filter(|outcome| outcome.claim.basis == Basis::Predicted);
-    let (right, all) = predicted.fold((0, 0), |(right, all), o| (right + usize::from(o.agrees), all + 1));
-    let mut notes = vec![
-        format!(
-            "{agree} of {} claims agree, {right} of the {all} predicted ones; mean of {seeds} seeds. ratio: simulated / paper.",
-            outcomes.len()
-        ),
-        "A claim agrees if the mean lies within the range that claims.toml states for it. amd-2990wx is held out of every \
-         fit."
-        .to_owned(),
-    ];
-    let failed = outcomes.iter().filter_map(|outcome| Some((outcome.claim, outcome.failures.first()?)));
-    notes.extend(failed.map(|(claim, failure)| format!("{}: {failure}", claim.id)));
-    notes
 }

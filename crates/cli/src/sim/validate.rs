@@ -9,7 +9,7 @@ use lockswap_experiment::validate::plan::{callable, workload, Plan, Wanted as Co
 use lockswap_experiment::validate::rounds::{self, Measured};
 use lockswap_experiment::validate::{output, simulate, Findings, Watch};
 use lockswap_experiment::Progress;
-use lockswap_locks::registry;
+use lockswap_locks::parameters;
 use lockswap_platform::Ns;
 use lockswap_study::export::Format;
 use lockswap_study::machine::Machine as About;
@@ -86,9 +86,9 @@ fn plan(args: &ValidateArgs, host: &lockswap_experiment::host::Host) -> Result<P
     let roles: Vec<_> = workloads.iter().map(|(_, workload)| role(workload)).collect();
     let named = |lock: &String| {
         let known = || roles.iter().flat_map(|role| callable(*role));
-        let found = roles.iter().find_map(|role| registry::find(*role, lock.trim()));
-        let found = found.filter(|entry| known().any(|id| id == entry.info.id));
-        found.map(|entry| entry.info.id.to_owned()).ok_or_else(|| {
+        let found = roles.iter().find_map(|role| parameters::read(*role, lock.trim()).ok());
+        let found = found.filter(|found| found.is_plain() && known().any(|id| id == found.entry.info.id));
+        found.map(|found| found.entry.info.id.to_owned()).ok_or_else(|| {
             let what = format!("there is no lock '{lock}' for these workloads to simulate");
             no_such_lock(what, lock, known())
         })

@@ -118,8 +118,10 @@ fn ratios_to_glibcs_mutex_have_an_interval_over_the_seeds() {
         let run = place.output(&[&["sim"], &OF_ALL[..], &args].concat());
         assert!(run.status.success(), "{}", text(&run.stderr));
         let shown = text(&run.stdout);
-        let rows =
-            shown.lines().filter(|line| line.starts_with("| ")).map(|line| line.split(" | ").collect::<Vec<_>>());
+        let rows = shown
+            .lines()
+            .filter(|line| line.starts_with("| "))
+            .map(|line| line.split(" | ").map(str::trim).collect::<Vec<_>>());
         let column = |cells: &[&str]| cells.iter().position(|cell| *cell == "to pthread");
         let rows: Vec<Vec<&str>> = rows.collect();
         let Some(column) = column(&rows[0]) else { return Vec::new() };
@@ -131,6 +133,25 @@ fn ratios_to_glibcs_mutex_have_an_interval_over_the_seeds() {
     let six = ratios("PTHREAD,mcs-spin", "6");
     assert!(six[1].contains(" [") && six[1].ends_with(']'), "{six:?}");
     assert!(ratios("mcs_spin", "6").is_empty(), "without the baseline there is no ratio");
+}
+
+/// A window of 0 lets nobody stand back: first come, first served.
+#[test]
+fn a_lock_is_named_with_its_parameters() {
+    let place = Place::new();
+    let locks = "asl,ASL:max-window=0,asl:fifo=ticket";
+    let args = ["--machine", "apple-m1", "--workload", "epochs", "--threads", "8", "--duration", "5ms"];
+    let run = place.output(&[&["sim", "--lock", locks, "--format", "csv"], &args[..]].concat());
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    let shown = text(&run.stdout);
+    let fairness = |lock: &str| -> f64 {
+        let row = shown.lines().map(|line| line.split(',').collect::<Vec<_>>()).find(|cells| cells[2] == lock);
+        row.unwrap_or_else(|| panic!("{lock}: {shown}"))[7].parse().unwrap()
+    };
+    assert!(shown.starts_with("machine,workload,lock,threads,seed,ops,throughput,fairness_factor,"), "{shown}");
+    assert!(fairness("asl") > fairness("asl:max-window=0") && fairness("asl-ticket") > 0.5, "{shown}");
+    let wrong = place.output(&["sim", "--lock", "asl:speed=1"]);
+    assert!(wrong.status.code() == Some(2) && text(&wrong.stderr).contains("no parameter 'speed'"), "{wrong:?}");
 }
 
 #[test]
@@ -154,7 +175,7 @@ fn results_go_where_they_are_wanted() {
         (&["--export", "a.gif"][..], "end it in .json, .csv, .md, .html, .svg or .png"),
         (&["--export", "a.csv", "--export", "./a.csv"], "two exports go to ./a.csv"),
         (&["--export", "-"], "--format json"),
-        (&["reproduce", "--export", "a.svg"], "end it in .json, .csv or .md"),
+        (&["reproduce", "--export", "a.svg"], "end it in .json, .csv, .md or .html"),
         (&["validate", "--export", "a.html"], "end it in .json, .csv or .md"),
         (&["probe", "--format", "json"], "--out FILE.toml"),
     ] {
@@ -404,7 +425,7 @@ fn a_probe_without_a_folder_needs_a_file() {
 #[test]
 fn hardware_and_simulation_stand_side_by_side() {
     let place = Place::new();
-    let what = ["--workloads", "counter,readers:reads=50", "--lock", "ttas,ticket,rw-futex,bravo"];
+    let what = ["--workloads", "counter,readers:reads=50", "--lock", "ttas,futex,rw-futex,bravo"];
     let short = ["--threads", "1,2", "--runs", "4", "--duration", "30ms", "--simulated", "100us"];
     let files = ["--export", "v.json", "--export", "v.csv", "--export", "v.md"];
     let machine = ["--machine", "amd-2990wx", "--set", "latency.memory=80"];
@@ -412,7 +433,7 @@ fn hardware_and_simulation_stand_side_by_side() {
     let shown = text(&run.stdout);
     assert!(run.status.success(), "{}{shown}", text(&run.stderr));
     for expected in
-        ["counter, 2 threads: the simulation is ", "readers:reads=50, 1 thread", "ticket", "latency.memory=80"]
+        ["counter, 2 threads: the simulation is ", "readers:reads=50, 1 thread", "futex", "latency.memory=80"]
     {
         assert!(shown.contains(expected), "{expected}: {shown}");
     }

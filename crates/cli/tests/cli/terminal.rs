@@ -199,7 +199,7 @@ fn tables_of_numbers_fit() {
 fn simulations_fit() {
     let small = ["--duration", "200us", "--threads", "1,8"];
     let shown = fits(&[&["sim", "--workload", "kv", "--set", "external=0,100"], &small[..]].concat(), "");
-    let parts = shown.lines().filter(|line| line.trim_start().starts_with("lock "));
+    let parts = shown.lines().filter(|line| line.trim_start().starts_with("lock  "));
     assert!(parts.clone().count() > 1 && parts.clone().all(|line| line.contains("with") && line.contains("threads")));
     fits(&["sim", "reproduce", "--only", "cna-mcs-1,shfl-1", "--seeds", "1"], "");
     let short = ["--runs", "2", "--duration", "20ms", "--simulated", "1ms", "--machine", "apple-m1"];

@@ -3,13 +3,14 @@
 use std::io;
 
 use lockswap_locks::registry::PTHREAD;
-use lockswap_study::page::{self, Page};
-use lockswap_study::summary::Judgement;
+use lockswap_study::page::{Page, Row, Table};
+use lockswap_study::stats::Difference;
+use lockswap_study::summary::{digits, Judgement};
 use lockswap_workloads::report::{Distribution, Report};
 
 use super::plan::{Plan, Setting};
 use super::points::{runs, Point};
-use super::Row;
+use super::Row as Run;
 use crate::results;
 
 /// A time in words.
@@ -22,8 +23,8 @@ pub fn time(ns: f64) -> String {
     }
 }
 
-/// What is run, a line each.
-fn about(plan: &Plan) -> [String; 2] {
+/// What is run, in a line.
+fn about(plan: &Plan) -> String {
     let mut run = format!("workload {}", plan.name);
     for (key, value) in &plan.settings {
         run += &format!(", {key}={value}");
@@ -32,82 +33,55 @@ fn about(plan: &Plan) -> [String; 2] {
     if plan.seeds.len() > 1 {
         run += &format!(", medians of {} seeds", plan.seeds.len());
     }
-    [format!("{}: {}, simulated", plan.machine.id, plan.machine.title), run]
+    run
 }
 
-const LEGEND: &str = "\
-fairness: share of the busier half of the threads, 0.5 is fair. waiters: threads that wait for the lock, on average. \
-in node: hand-offs within a NUMA node. lock passes: from the end of a critical section to the begin of the next one that \
-waited for it. data comes: time that the critical section takes for its data.";
+const LEGEND: [&str; 5] = [
+    "fairness: share of the busier half of the threads, 0.5 is fair.",
+    "waiters: threads that wait for the lock, on average.",
+    "in node: hand-offs within a NUMA node.",
+    "lock passes: from the end of a critical section to the begin of the next one that waited for it.",
+    "data comes: time that the critical section takes for its data.",
+];
 
-/// What a sweep found, for people.
-pub struct Table {
-    /// What was run, a line each.
-    pub about: [String; 2],
-    /// The headings of the columns.
-    pub headings: Vec<String>,
-    /// So many columns at the left are names, the others numbers.
-    pub names: usize,
-    /// A row for each lock, values of keys and number of threads; a lock that could not be measured has dashes.
-    pub rows: Vec<Vec<String>>,
-    /// What the columns mean, a paragraph each.
-    pub legend: Vec<String>,
-}
-
-impl Table {
-    /// The table of what was found so far.
-    pub fn of(plan: &Plan, points: &[Point<'_>]) -> Self {
-        let timed = points.first().map_or("wait", |point| point.summary.timed.as_str());
-        let little = points.iter().any(|point| point.summary.latency.contains_key("little"));
-        let is_swept = !plan.swept.is_empty();
-        let ratios = points.iter().any(|point| point.ratio.is_some());
-        let is_shown = |heading: &str| match heading {
-            "with" => is_swept,
-            TO_BASELINE => ratios,
-            "big P99" | "little P99" => little,
-            _ => true,
-        };
-        let timed_p99 = format!("{timed} P99");
-        let all = ["lock", "with", "threads", "M ops/s", TO_BASELINE, "fairness", "waiters", "in node", "lock passes"];
-        let rest = ["data comes", &timed_p99, "longest", "big P99", "little P99"];
-        let all: Vec<&str> = all.into_iter().chain(rest).collect();
-        let row = |setting: Setting<'_>| {
-            let cells = row(&setting, points.iter().find(|point| point.is_of(&setting)));
-            let shown = all.iter().zip(cells).filter(|(heading, _)| is_shown(heading));
-            shown.map(|(_, cell)| cell).collect()
-        };
-        let mut legend = Vec::new();
-        if ratios {
-            legend.push(ratio_legend(plan.seeds.len()));
+/// What was found so far, for people: a row for each lock, values of keys and number of threads; a lock that could not be
+/// measured has dashes.
+pub fn page(plan: &Plan, points: &[Point<'_>]) -> Page {
+    let timed = points.first().map_or("wait", |point| point.summary.timed.as_str());
+    let little = points.iter().any(|point| point.summary.latency.contains_key("little"));
+    let ratios = points.iter().any(|point| point.difference.is_some());
+    let is_shown = |heading: &str| match heading {
+        "with" => !plan.swept.is_empty(),
+        TO_BASELINE => ratios,
+        "big P99" | "little P99" => little,
+        _ => true,
+    };
+    let timed_p99 = format!("{timed} P99");
+    let all = ["lock", "with", "threads", "M ops/s", TO_BASELINE, "fairness", "waiters", "in node", "lock passes"];
+    let rest = ["data comes", &timed_p99, "longest", "big P99", "little P99"];
+    let all: Vec<&str> = all.into_iter().chain(rest).collect();
+    let row = |setting: Setting<'_>| {
+        let is_baseline = setting.lock == PTHREAD;
+        let cells = cells(&setting, points.iter().find(|point| point.is_of(&setting)));
+        let shown = all.iter().zip(cells).filter(|(heading, _)| is_shown(heading));
+        Row {
+            cells: shown.map(|(_, cell)| cell).collect(),
+            judgement: if is_baseline { Judgement::Baseline } else { Judgement::Same },
         }
-        legend.push(LEGEND.to_owned());
-        Self {
-            about: about(plan),
-            rows: plan.all().map(row).collect(),
-            names: if is_swept { 2 } else { 1 },
-            headings: all.iter().filter(|heading| is_shown(heading)).map(|heading| (*heading).to_owned()).collect(),
-            legend,
-        }
+    };
+    let columns = all.iter().filter(|heading| is_shown(heading));
+    let table = Table {
+        title: None,
+        columns: columns.map(|heading| ((*heading).to_owned(), !["lock", "with"].contains(heading))).collect(),
+        rows: plan.all().map(row).collect(),
+    };
+    let ratio_legend = ratios.then(|| ratio_legend(plan.seeds.len()));
+    Page {
+        title: format!("{}: {}, simulated", plan.machine.id, plan.machine.title),
+        conclusion: vec![about(plan)],
+        tables: vec![table],
+        notes: ratio_legend.into_iter().chain(LEGEND.map(str::to_owned)).collect(),
     }
-
-    /// The table as a page.
-    pub fn page(&self) -> Page {
-        let [title, machine] = self.about.clone();
-        let table = page_table(&self.headings, self.names, &self.rows);
-        Page {
-            title,
-            conclusion: Vec::new(),
-            tables: vec![table],
-            notes: [vec![machine], self.legend.clone()].concat(),
-        }
-    }
-}
-
-/// A table of a page; so many columns at the left are names, the others numbers.
-pub fn page_table(headings: &[String], names: usize, rows: &[Vec<String>]) -> page::Table {
-    let columns = headings.iter().enumerate().map(|(column, heading)| (heading.clone(), column >= names));
-    let row = |cells: &Vec<String>| page::Row { cells: cells.clone(), judgement: Judgement::Same };
-    page::Table { title: None, columns: columns.collect(), rows: rows.iter().map(row).collect() }
 }
 
 /// The heading of the ratios.
@@ -124,8 +98,14 @@ fn ratio_legend(seeds: usize) -> String {
     format!("to pthread: throughput divided by that of glibc's mutex with the same seed{spread}; above 1 is better.")
 }
 
+/// A ratio, and its interval where there are enough seeds for one.
+fn ratio(difference: &Difference) -> Option<String> {
+    let interval = difference.ratio_interval().map(|(low, high)| format!(" [{}, {}]", digits(low), digits(high)));
+    Some(digits(difference.ratio()?) + &interval.unwrap_or_default())
+}
+
 /// All cells of a row.
-fn row(setting: &Setting<'_>, point: Option<&Point<'_>>) -> [String; 14] {
+fn cells(setting: &Setting<'_>, point: Option<&Point<'_>>) -> [String; 14] {
     let report = point.map(|point| &point.summary);
     let show = |number: Option<f64>, form: &dyn Fn(f64) -> String| number.map_or_else(|| "-".to_owned(), form);
     let handoffs = report.and_then(|report| report.handoffs.as_ref()).filter(|handoffs| handoffs.count > 0);
@@ -140,7 +120,7 @@ fn row(setting: &Setting<'_>, point: Option<&Point<'_>>) -> [String; 14] {
         show(report.map(|report| report.throughput / 1e6), &|number| format!("{number:.3}")),
         match point {
             Some(_) if setting.lock == PTHREAD => "1".to_owned(),
-            point => point.and_then(|point| point.ratio).map_or_else(|| "-".to_owned(), |ratio| ratio.to_string()),
+            point => point.and_then(|point| ratio(point.difference.as_ref()?)).unwrap_or_else(|| "-".to_owned()),
         },
         show(report.map(|report| report.fairness_factor), &|number| format!("{number:.3}")),
         show(report.and_then(|report| report.waiters), &|number| format!("{number:.1}")),
@@ -155,7 +135,7 @@ fn row(setting: &Setting<'_>, point: Option<&Point<'_>>) -> [String; 14] {
 }
 
 /// What went wrong, run by run.
-pub fn failures(rows: &[Option<Row>]) -> String {
+pub fn failures(rows: &[Option<Run>]) -> String {
     let failed = rows.iter().flatten().filter_map(|row| Some((row, row.outcome.as_ref().err()?)));
     failed
         .map(|(row, failure)| format!("{} with {} threads, seed {}: {failure}\n", row.lock, row.threads, row.seed))
@@ -166,7 +146,7 @@ pub fn failures(rows: &[Option<Row>]) -> String {
 ///
 /// # Errors
 /// A number that JSON has no form for.
-pub fn json(plan: &Plan, rows: &[Option<Row>]) -> serde_json::Result<Vec<u8>> {
+pub fn json(plan: &Plan, rows: &[Option<Run>]) -> serde_json::Result<Vec<u8>> {
     let machine = results::Machine {
         id: plan.machine.id.clone(),
         title: plan.machine.title.clone(),
@@ -190,7 +170,7 @@ pub fn json(plan: &Plan, rows: &[Option<Row>]) -> serde_json::Result<Vec<u8>> {
         rounds: runs(rows, setting).filter_map(round).collect(),
         compared: None,
     });
-    let failed = |row: &Row| {
+    let failed = |row: &Run| {
         Some(results::Failed {
             lock: row.lock.clone(),
             threads: row.threads as usize,
@@ -203,7 +183,7 @@ pub fn json(plan: &Plan, rows: &[Option<Row>]) -> serde_json::Result<Vec<u8>> {
 }
 
 /// A run that has ended well, as a round.
-fn round(row: &Row) -> Option<results::Round> {
+fn round(row: &Run) -> Option<results::Round> {
     let run = row.outcome.as_ref().ok()?;
     let simulation = results::Simulation {
         memory_operations: run.totals.operations,
@@ -218,7 +198,7 @@ fn round(row: &Row) -> Option<results::Round> {
 ///
 /// # Errors
 /// None that memory gives.
-pub fn csv(plan: &Plan, rows: &[Option<Row>]) -> io::Result<Vec<u8>> {
+pub fn csv(plan: &Plan, rows: &[Option<Run>]) -> io::Result<Vec<u8>> {
     let mut file = csv::Writer::from_writer(Vec::new());
     let names = plan.swept.iter().map(String::as_str);
     let fields = [
@@ -318,9 +298,9 @@ mod tests {
         }
     }
 
-    fn row(lock: &str, seed: u64, outcome: Result<Finished, Failure>) -> Option<Row> {
+    fn row(lock: &str, seed: u64, outcome: Result<Finished, Failure>) -> Option<Run> {
         let workload = counter().with(20, 1_000_000);
-        Some(Row { lock: lock.into(), threads: 20, workload, seed, outcome })
+        Some(Run { lock: lock.into(), threads: 20, workload, seed, outcome })
     }
 
     fn stopped() -> Failure {
@@ -343,10 +323,10 @@ mod tests {
         assert_eq!((json["results"].as_array().map(Vec::len), &json["results"][0]["ops"]), (Some(1), &3.into()));
         let csv = String::from_utf8(csv(&plan, &rows).expect("CSV")).expect("text");
         assert!(csv.contains("cna,20,6,,") && csv.contains("deadlock"), "{csv}");
-        let table = Table::of(&plan, &points(&plan, &rows));
-        assert!(table.rows.iter().any(|row| row[..3] == ["cna", "20", "3.000"].map(str::to_owned)), "{:?}", table.rows);
-        let markdown = table.page().markdown();
-        assert!(markdown.contains("| ttas | 20 | - |") && !markdown.contains("to pthread"), "{markdown}");
-        assert!(table.page().html().contains("<td>cna</td><td class=\"n\">20</td>"), "{}", table.page().html());
+        let page = page(&plan, &points(&plan, &rows));
+        let row =
+            |lock: &str| page.tables[0].rows.iter().find(|row| row.cells[0] == lock).expect("a row").cells.clone();
+        assert_eq!((&row("cna")[2], &row("ttas")[2]), (&"3.000".to_owned(), &"-".to_owned()));
+        assert!(!page.markdown().contains("to pthread"), "without the baseline there is no ratio");
     }
 }
