@@ -7,13 +7,12 @@ mod epochs;
 mod session;
 mod simulator;
 mod single;
-mod tables;
 mod workloads;
 
 // For `sim validate`, which has not moved yet.
 pub use crate::places::look_around;
+pub use lockswap_experiment::hardware::page::rate;
 pub use lockswap_study::stats::Quartiles;
-pub use tables::rate;
 
 use crate::duration;
 use crate::error::{UserError, USAGE};
