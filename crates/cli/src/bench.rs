@@ -7,7 +7,6 @@ mod epochs;
 mod session;
 mod simulator;
 mod single;
-mod tables;
 mod workloads;
 
 use crate::duration;

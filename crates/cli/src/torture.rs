@@ -12,9 +12,7 @@ use lockswap_locks::registry::{self, Role};
 use lockswap_platform::Ns;
 use lockswap_study::export::Format;
 use lockswap_study::machine::Machine;
-use lockswap_study::page::{Page, Row, Table};
 use lockswap_study::runner::Interrupt;
-use lockswap_study::summary::{human, Judgement};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::{self, IsTerminal, Write};
 use std::ops::RangeInclusive;
@@ -97,8 +95,8 @@ pub fn run(args: TortureArgs) -> anyhow::Result<ExitCode> {
     let content = |results: &[LockResult], order: &Order, format: Format| match format {
         Format::Json => Document::new(&machine, order, results).json(),
         Format::Csv => Document::new(&machine, order, results).csv(),
-        Format::Markdown => Ok(page(results, &machine, &args, seed).markdown().into_bytes()),
-        Format::Html => Ok(page(results, &machine, &args, seed).html().into_bytes()),
+        Format::Markdown => Ok(Document::new(&machine, order, results).page().markdown().into_bytes()),
+        Format::Html => Ok(Document::new(&machine, order, results).page().html().into_bytes()),
     };
     let write = |outputs: &mut Outputs, results: &[LockResult], order: &Order, done| {
         outputs.write(done, |wanted| match wanted {
@@ -120,7 +118,7 @@ pub fn run(args: TortureArgs) -> anyhow::Result<ExitCode> {
     progress("");
     write(&mut outputs, &results, &order, true);
     match args.outputs.format.data() {
-        None => terminal::print_page(&page(&results, &machine, &args, seed))?,
+        None => terminal::print_page(&Document::new(&machine, &order, &results).page())?,
         Some(format) => terminal::print_data(&String::from_utf8_lossy(&content(&results, &order, format)?))?,
     }
     let written = outputs.tell();
@@ -204,57 +202,11 @@ fn replay(role: Role, id: &str, args: &TortureArgs, seed: u64) -> String {
     format!("{topology}lockswap torture {option} {id} --seed {seed} --time {time} --threads {threads}")
 }
 
-/// The table, and what went wrong.
-fn page(results: &[LockResult], machine: &Machine, args: &TortureArgs, seed: u64) -> Page {
-    let words = ["lock", "for"].map(|heading| (heading.to_owned(), false));
-    let numbers = ["operations", "acquisitions", "forks", "threads ended", "longest wait"];
-    let mut columns = words.to_vec();
-    columns.extend(numbers.map(|heading| (heading.to_owned(), true)));
-    columns.push(("result".to_owned(), false));
-    let row = |result: &LockResult| {
-        let mut cells = vec![result.id.to_owned(), result.role.to_owned()];
-        cells.extend(match &result.counts {
-            Some(counts) => [
-                human(counts.operations as f64, ""),
-                human(counts.acquisitions as f64, ""),
-                counts.forks.to_string(),
-                counts.threads_ended.to_string(),
-                format!("{:.1} ms", counts.longest_wait_ms),
-            ],
-            None => [const { "-" }; 5].map(str::to_owned),
-        });
-        cells.push(result.verdict().to_owned());
-        Row { cells, judgement: if result.failed() { Judgement::Failed } else { Judgement::Baseline } }
-    };
-    let table = Table { title: None, columns, rows: results.iter().map(row).collect() };
-    let (time, threads) = (as_option(args.time), list(&args.threads));
-    let mut notes = vec![machine.words(), format!("seed {seed}, {time} per lock, rounds of {threads} threads in turn")];
-    for LockResult { role, id, failure, .. } in results {
-        if let Some(failure) = failure {
-            let what = match failure.glibcs {
-                true => format!("glibc's own lock failed: {id} ({role}):"),
-                false => format!("{id} ({role}) failed:"),
-            };
-            notes.push(format!("\n{what} {}\n  repeat: {}", failure.message, failure.replay));
-        }
-    }
-    let failed = results.iter().filter(|result| result.failed()).count();
-    let glibcs = results.iter().filter(|result| result.glibc_failed()).count();
-    notes.push(match (failed, glibcs) {
-        (0, 0) if results.len() == 1 => "the lock passed".to_owned(),
-        (0, 0) => format!("{} locks passed", results.len()),
-        (0, _) => format!("\npassed: {}; failed of glibc's own: {glibcs}", results.len() - glibcs),
-        _ => format!("\nFAILED: {failed} of {}", results.len()),
-    });
-    Page { title: "lockswap torture".to_owned(), tables: vec![table], notes, ..Page::default() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::selection::INTERPOSED;
     use clap::Parser;
-    use lockswap_experiment::hardware::torture::Failure;
 
     #[derive(Parser)]
     struct Command {
@@ -294,18 +246,9 @@ mod tests {
     }
 
     #[test]
-    fn failures_say_whose_they_are_and_how_to_repeat_them() {
+    fn a_failure_says_how_to_repeat_it() {
         let args = parse(&["--lock", "cna", "--threads", "3,5", "--time", "2"]);
         let again = replay(Role::Mutex, "cna", &args, 17);
         assert!(again.ends_with("lockswap torture --lock cna --seed 17 --time 2s --threads 3,5"), "{again}");
-        let failure = |glibcs| Some(Failure { message: "one\n  more".to_owned(), replay: "again".to_owned(), glibcs });
-        let of = |id, failure| LockResult { role: "mutex", id, counts: None, failure };
-        let notes = |results: &[LockResult]| page(results, &Machine::here(), &args, 17).notes.join("\n");
-        let ours = notes(&[of("cna", failure(false))]);
-        assert!(ours.contains("cna (mutex) failed: one\n  more\n  repeat: again"), "{ours}");
-        assert!(ours.ends_with("FAILED: 1 of 1"), "{ours}");
-        let glibcs = notes(&[of(PLAIN, failure(true)), of("futex", None)]);
-        assert!(glibcs.contains("glibc's own lock failed: pthread (mutex): one"), "{glibcs}");
-        assert!(glibcs.ends_with("passed: 1; failed of glibc's own: 1"), "{glibcs}");
     }
 }

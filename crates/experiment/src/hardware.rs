@@ -2,7 +2,8 @@
 //!
 //! - [`child`] starts measuring processes; [`job`] is what they do.
 //! - [`series`] makes rounds of measurements in random order and compares the locks of each round.
-//! - [`single`] and [`workloads`] say what the parts of `lockswap bench` measure; [`simulator`] measures the simulator.
+//! - [`single`], [`workloads`] and [`epochs`] say what the parts of `lockswap bench` measure, and have its tables, made with
+//!   [`page`]; [`simulator`] measures the simulator.
 //! - [`torture`] tests locks, one process each.
 //!
 //! Whoever uses this brings what it cannot know: the program that has the subcommands of [`child`], and the environment that
@@ -11,6 +12,7 @@
 pub mod child;
 pub mod epochs;
 pub mod job;
+pub mod page;
 pub mod series;
 pub mod simulator;
 pub mod single;

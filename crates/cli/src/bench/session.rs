@@ -3,14 +3,17 @@
 use super::{environment, Common};
 use crate::little;
 use crate::outputs::{Outputs, Wanted, ALL_FORMS};
-use crate::terminal;
+use crate::{picture, terminal};
 use lockswap_experiment::hardware::series::{Measure, Series};
 use lockswap_experiment::results::Machine;
 use lockswap_plot::Look;
+use lockswap_study::draw::{ratios, About};
 use lockswap_study::export::Format;
 use lockswap_study::page::Page;
 use lockswap_study::runner::Interrupt;
 use lockswap_study::stats;
+use lockswap_study::summary::Row;
+use lockswap_workloads::workload::Workload;
 use serde::de::DeserializeOwned;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::{self, Write};
@@ -110,4 +113,16 @@ pub fn interrupted(signal: i32) -> ExitCode {
     // Stderr may be closed.
     let _ = writeln!(io::stderr(), "interrupted: the table shows what was measured until then");
     ExitCode::from(128u8.wrapping_add(signal as u8))
+}
+
+/// Ratios as a picture.
+pub fn picture(rows: &[&Row], title: &str, baseline: &str, seed: u64, look: Look) -> Vec<u8> {
+    let about = About {
+        title: title.to_owned(),
+        axis: format!("times as fast as {baseline} (above 1 is better)"),
+        footer: picture::footer(&[format!("seed {seed}")]),
+        baseline: baseline.to_owned(),
+        is_time: Workload::is_time,
+    };
+    ratios(about, rows, look)
 }

@@ -1,19 +1,15 @@
 //! `lockswap bench`, `bench uncontended`, `bench contended` and `bench direct`: what single calls cost on each lock.
 
-use super::session::{self, Part as Session};
-use super::tables::{how_to_read, picture, show};
+use super::session::{self, picture, Part as Session};
 use super::{locks, Common};
 use crate::selection::{known, INTERPOSED, PLAIN};
-use lockswap_experiment::hardware::series::{Measured, Series};
-use lockswap_experiment::hardware::single::{self, Mark, Near, Numbers, Part, STUDY};
+use lockswap_experiment::hardware::series::Series;
+use lockswap_experiment::hardware::single::{self, Numbers, Part};
 use lockswap_locks::registry::Role;
 use lockswap_plot::Look;
-use lockswap_study::page::{Page, Row, Table};
-use lockswap_study::stats::Quartiles;
 use lockswap_study::summary::{self, Judgement};
-use lockswap_workloads::micro::{id, Measurement, Unit};
-use lockswap_workloads::price::{KEY_VALUE, UNCONTENDED};
-use std::fmt::Write as _;
+use lockswap_workloads::micro::id;
+use lockswap_workloads::price::KEY_VALUE;
 use std::process::ExitCode;
 
 /// Measures `part` for every lock, or those that are named.
@@ -24,16 +20,12 @@ pub fn run(common: &Common, part: Part) -> anyhow::Result<ExitCode> {
         common.lock.iter().try_for_each(|lock| known(Role::Mutex, lock).map(drop))?;
     }
     let series = Series::new(part.groups(&locks), common.seed, Vec::new());
-    let page = |series: &Series<Numbers>| match part {
-        Part::Direct => direct(series),
-        _ => page(series, part, common.targets),
-    };
     let session = Session {
         rounds: 7,
         measures: part.measures(),
         json: &|series, machine| single::json(series, part, machine),
         csv: &|series| single::csv(series, part),
-        page: &page,
+        page: &|series| single::page::page(series, part, common.targets),
         picture: &|series, look| drawn(series, part, look),
     };
     session::run(common, series, &session)
@@ -50,167 +42,4 @@ fn drawn(series: &Series<Numbers>, part: Part, look: Look) -> Vec<u8> {
     let rows: Vec<&summary::Row> =
         rows.filter(|row| part != Part::Direct || row.judgement != Judgement::Baseline).collect();
     picture(&rows, what, baseline, series.seed, look)
-}
-
-/// Columns per table: this fits 120 characters.
-const COLUMNS: usize = 4;
-
-/// What a verdict is in a cell that has no room for words.
-fn sign(judgement: Judgement) -> &'static str {
-    match judgement {
-        Judgement::Better => " +",
-        Judgement::Worse => " -",
-        Judgement::Same => " =",
-        Judgement::Unclear | Judgement::TooFew => " ?",
-        _ => "",
-    }
-}
-
-fn cell(own: &Measured<Numbers>, base: &Measured<Numbers>, part: Part, of: &Measurement, targets: bool) -> String {
-    let Some(numbers) = own.numbers(of.id) else { return "-".into() };
-    let mut text = show(numbers.median, of.unit);
-    match (of.unit, own.row(part, of.id)) {
-        (Unit::Nanoseconds, Some(row)) if row.ratio.is_some() => {
-            let _ = write!(text, "\n{}{}", row.ratio_in_words(), sign(row.judgement));
-        }
-        (Unit::Nanoseconds, _) => {
-            let _ = write!(text, "\n±{:.0} %", 100.0 * numbers.spread() / numbers.median);
-        }
-        (Unit::Share, _) => {
-            let _ = write!(text, "\n±{:.0} %", 100.0 * numbers.spread());
-        }
-        (Unit::Bytes, _) => {}
-    }
-    if let Some(mark) = single::mark(own, base, part, of).filter(|_| targets) {
-        let _ = write!(text, " {}", mark.symbol());
-    }
-    text
-}
-
-/// The tables; with the `targets` of the project, where they are wanted.
-fn page(series: &Series<Numbers>, part: Part, targets: bool) -> Page {
-    let name = part.name().map(|name| format!(" {name}")).unwrap_or_default();
-    let mut page = Page { title: format!("lockswap bench{name}"), ..Page::default() };
-    let shown = part.shown();
-    let Some((group, base)) = series.groups.first().and_then(|group| Some((group, group.measured.first()?))) else {
-        return page;
-    };
-    for columns in shown.chunks(COLUMNS) {
-        let headings = columns.iter().map(|measurement| (measurement.title.to_owned(), true));
-        let mut table = Table { columns: vec![("lock".to_owned(), false)], ..Table::default() };
-        table.columns.extend(headings);
-        for own in &group.measured {
-            let failed = if own.failure.is_some() { "\nfailed" } else { "" };
-            let mut cells = vec![format!("{}{failed}", own.point.name())];
-            cells.extend(columns.iter().map(|measurement| cell(own, base, part, measurement, targets)));
-            table.rows.push(Row { cells, judgement: Judgement::Baseline });
-        }
-        page.tables.push(table);
-    }
-    let compared = series.comparisons(part.measures().len());
-    page.notes.push(how_to_read(PLAIN, compared));
-    page.notes
-        .push("+ faster, - slower, = no difference seen or below 1 %, ? unclear: more runs would tell".to_owned());
-    let rows = || group.measured.iter().skip(1).flat_map(|measured| &measured.rows);
-    page.notes
-        .extend(rows().find(|row| row.judgement == Judgement::TooFew && row.p.is_some()).map(|r| r.verdict.clone()));
-    page.notes.extend(limits(series, base));
-    if targets {
-        page.notes.extend(marks(&group.measured, base, part, &shown));
-    }
-    page
-}
-
-fn marks(measured: &[Measured<Numbers>], base: &Measured<Numbers>, part: Part, shown: &[&Measurement]) -> [String; 2] {
-    let of = |own| shown.iter().filter_map(move |measurement| single::mark(own, base, part, measurement));
-    let marks: Vec<Mark> = measured.iter().flat_map(of).collect();
-    let count = |wanted| marks.iter().filter(|mark| **mark == wanted).count();
-    let counts = [Mark::Met, Mark::Close, Mark::OutOfReach, Mark::Missed].map(count);
-    let [met, close, out_of_reach, missed] = counts;
-    [
-        "ok: target met. ~: target within the interval. floor: two empty calls alone exceed the target. MISS: missed"
-            .to_owned(),
-        format!(
-            "Targets: {met} met, {close} within the interval, {out_of_reach} below the cost of the calls, {missed} missed"
-        ),
-    ]
-}
-
-/// Where the time of an uncontended pair goes, and what the noise of this run was.
-fn limits(series: &Series<Numbers>, base: &Measured<Numbers>) -> Option<String> {
-    let glibc = base.numbers(id::UNCONTENDED)?.median;
-    // Neither depends on the lock, so every process of the run counts.
-    let of_all = |id: &str| {
-        let rounds = series.measured().flat_map(|measured| &measured.rounds);
-        Quartiles::of(rounds.filter_map(|numbers| numbers.get(id).copied()).collect())
-    };
-    let (bare, calls) = (of_all(id::BARE)?, of_all(id::CALLS)?);
-    Some(format!(
-        "limits: an inlined compare-exchange and store take {:.2} ns ({:.2} times as fast as {PLAIN}), two empty calls into \
-         a library {:.2} ns ({:.2}); noise: the first, the same code for every lock, varied by ±{:.0} %",
-        bare.median,
-        glibc / bare.median,
-        calls.median,
-        glibc / calls.median,
-        100.0 * bare.spread() / bare.median,
-    ))
-}
-
-/// The table of `bench direct`.
-fn direct(series: &Series<Numbers>) -> Page {
-    let mut columns = vec![("lock".to_owned(), false)];
-    columns.extend(["kv direct", "interposed"].map(|heading| (heading.to_owned(), true)));
-    columns.extend(["ratio [95% CI]", "within 5 %"].map(|heading| (heading.to_owned(), false)));
-    columns.extend(["uncontended direct", "interposed"].map(|heading| (heading.to_owned(), true)));
-    columns.extend([("ratio [95% CI]".to_owned(), false), ("difference".to_owned(), true)]);
-    columns.push(("verdict on kv".to_owned(), false));
-    let mut table = Table { columns, ..Table::default() };
-    let mut near: Vec<(Near, f64)> = Vec::new();
-    for group in &series.groups {
-        let [direct, interposed] = &group.measured[..] else { continue };
-        let of = |id: &str| interposed.row(Part::Direct, id);
-        let (Some(kv), Some(alone)) = (of(KEY_VALUE), of(UNCONTENDED)) else { continue };
-        let is_near = Near::of(kv);
-        near.extend(kv.ratio.map(|ratio| (is_near, (ratio - 1.0).abs())));
-        let time = |own: &Measured<Numbers>, id| own.numbers(id).map(|numbers| numbers.median);
-        let shown = |own, id| time(own, id).map_or("-".to_owned(), |time| show(time, Unit::Nanoseconds));
-        let difference = time(interposed, UNCONTENDED).zip(time(direct, UNCONTENDED));
-        let within = match is_near {
-            Near::Yes => "yes",
-            Near::No => "no",
-            Near::Unclear => "~",
-        };
-        let cells = vec![
-            direct.point.lock.clone(),
-            shown(direct, KEY_VALUE),
-            shown(interposed, KEY_VALUE),
-            kv.ratio_in_words(),
-            within.to_owned(),
-            shown(direct, UNCONTENDED),
-            shown(interposed, UNCONTENDED),
-            alone.ratio_in_words(),
-            difference.map_or("-".to_owned(), |(own, base)| format!("{:+.1} ns", own - base)),
-            kv.verdict.clone(),
-        ];
-        table.rows.push(Row { cells, judgement: kv.judgement });
-    }
-    let study = 100.0 * STUDY;
-    let compared = series.comparisons(Part::Direct.measures().len());
-    let mut notes = vec![
-        "kv: time from one operation of the contended key-value workload to the next; uncontended: lock and unlock by one \
-         thread"
-            .to_owned(),
-        how_to_read("the same lock called directly", compared),
-        format!("within {study:.0} %: the whole interval is; no: it lies outside; ~: unclear, more runs would tell"),
-    ];
-    if let Some(median) = Quartiles::of(near.iter().map(|(_, difference)| *difference).collect()) {
-        let within = near.iter().filter(|(near, _)| *near == Near::Yes).count();
-        notes.push(format!(
-            "kv: {within} of {} locks within {study:.0} %, {:.1} % apart in the median (LiTL, section 4.3: below {study:.0} % on \
-             average)",
-            near.len(),
-            100.0 * median.median
-        ));
-    }
-    Page { title: "lockswap bench direct".to_owned(), tables: vec![table], notes, ..Page::default() }
 }

@@ -1,16 +1,15 @@
 //! `lockswap bench counter`, `kv`, `ncs`, `oversub` and `readers`.
 
-use super::session::{self, Part};
-use super::tables::{how_to_read, ns, picture, rate, table, Columns};
+use super::session::{self, picture, Part};
 use super::{locks, misuse, percent, threads, Common, Options};
 use crate::duration::with_unit;
 use crate::selection::{INTERPOSED, PLAIN};
+use lockswap_experiment::hardware::page::how_to_read;
 use lockswap_experiment::hardware::series::{Group, Series};
-use lockswap_experiment::hardware::workloads::{self, groups, throughput, with_empty_section, STALL};
+use lockswap_experiment::hardware::workloads::{self, groups, page, throughput, with_empty_section};
 use lockswap_locks::registry::Role;
 use lockswap_platform::Ns;
 use lockswap_study::page::Page;
-use lockswap_study::stats;
 use lockswap_workloads::crew::Timing;
 use lockswap_workloads::record::Detail;
 use lockswap_workloads::report::Report;
@@ -236,39 +235,8 @@ fn run_usual(name: &str, usual: &Usual, common: &Common, of: impl Fn(usize) -> W
     let settings = usual.options.settle(threads(&usual.threads).into_iter().map(of))?;
     let series = Series::new(groups(&settings, &["threads"], &locks, Role::Mutex), common.seed, seats);
     let detail = usual.detail();
-    let mut headings = vec!["throughput", "fairness", "cv", "Jain"];
-    if detail >= Detail::Waits {
-        headings.extend(["waiters", "P50 wait", "P99", "P99.9", "longest"]);
-    }
-    if detail == Detail::Handoffs {
-        headings.extend(["hand-offs", "in core", "in LLC", "in node", "hand-over", "contention"]);
-    }
-    let page = |series: &Series<Report>| {
-        let columns = Columns { lock: "lock", headings: headings.clone(), cells: &|_, median| usual_cells(median) };
-        let notes =
-            "fairness: share of the busier half of the threads, 0.5 is fair; cv: standard deviation of the threads' \
-                     operations over their mean; Jain: 1 is fair";
-        Page { tables: vec![table(series, &columns)], notes: vec![notes.to_owned()], ..Page::default() }
-    };
+    let page = |series: &Series<Report>| page::usual(series, detail);
     Bench { name, rounds: 5, baseline: PLAIN, page: &page }.run(common, series, &usual.options)
-}
-
-fn usual_cells(median: &Report) -> Vec<String> {
-    let fairness = [median.fairness_factor, median.cv, median.jain];
-    let mut row = vec![rate(median.throughput)];
-    row.extend(fairness.map(|number| format!("{number:.2}")));
-    if let (Some(waiters), Some(waits)) = (median.waiters, median.latency.get("all")) {
-        let times = [waits.p50_ns, waits.p99_ns, waits.p999_ns, waits.max_ns];
-        row.push(format!("{waiters:.1}"));
-        row.extend(times.map(|time| ns(time as f64)));
-    }
-    if let Some(handoffs) = &median.handoffs {
-        let share = |share: f64| format!("{:.0} %", 100.0 * share);
-        row.push(share(handoffs.count as f64 / median.ops.max(1) as f64));
-        row.extend([handoffs.within_core, handoffs.within_llc, handoffs.within_node].map(share));
-        row.extend([handoffs.handover_ns, handoffs.contention_ns].map(|time| time.map_or("-".into(), ns)));
-    }
-    row
 }
 
 /// Runs `lockswap bench ncs`: each setting with the shared array, for throughput, hand-over and contention time, and with an
@@ -289,43 +257,18 @@ pub fn ncs(args: &NcsArgs, common: &Common) -> anyhow::Result<ExitCode> {
     let full = groups(&settings, &keys, &locks, Role::Mutex);
     let empty = groups(&empty, &[], &locks, Role::Mutex).into_iter().map(Group::alone);
     let series = Series::new(full.into_iter().zip(empty).flat_map(|(a, b)| [a, b]).collect(), common.seed, seats);
-    let page = |series: &Series<Report>| {
-        // The group behind each has the same locks with an empty critical section.
-        let cells = |(group, place): (usize, usize), median: &Report| {
-            let optional = |time: Option<f64>| time.map_or("-".into(), ns);
-            let handoffs = median.handoffs.as_ref();
-            let round = series.groups.get(group + 1).and_then(|empty| empty.measured.get(place)?.median());
-            let share = handoffs.map(|of| format!("{:.0} %", 100.0 * of.count as f64 / median.ops.max(1) as f64));
-            vec![
-                rate(median.throughput),
-                format!("{:.2}", median.fairness_factor),
-                format!("{:.2}", median.waiters.unwrap_or_default()),
-                share.unwrap_or("-".into()),
-                optional(handoffs.and_then(|of| of.handover_ns)),
-                optional(handoffs.and_then(|of| of.contention_ns)),
-                optional(round.map(|median| median.round_ns)),
-            ]
-        };
-        let headings = vec!["throughput", "fairness", "waiters", "hand-offs", "hand-over", "contention", "round"];
-        let tables = vec![table(series, &Columns { lock: "lock", headings, cells: &cells })];
-        let notes = "ncs: length of the non-critical section; lines: of memory in the critical section. waiters: threads \
-                     waiting on average. hand-offs: acquisitions after another thread's. hand-over: time to touch the lines \
-                     then. contention: from the end of one critical section to the begin of the next, if awaited. round: of \
-                     one thread, with an empty critical section. Each look at the clock is part of these times";
-        Page { tables, notes: vec![notes.to_owned()], ..Page::default() }
-    };
-    Bench { name: "ncs", rounds: 5, baseline: PLAIN, page: &page }.run(common, series, &args.options)
+    Bench { name: "ncs", rounds: 5, baseline: PLAIN, page: &page::ncs }.run(common, series, &args.options)
 }
 
 /// Runs `lockswap bench oversub`.
 pub fn oversub(args: &OversubArgs, common: &Common) -> anyhow::Result<ExitCode> {
     let baselines = [PLAIN, INTERPOSED];
-    let (role, name, locks) = match &args.rwlock {
+    let (role, locks) = match &args.rwlock {
         Some(_) if !common.lock.is_empty() => {
             return Err(misuse("--lock and --rwlock measure different objects", "write one of them"));
         }
-        Some(wanted) => (Role::RwLock, "rwlock", locks(Role::RwLock, wanted, &baselines, &[])?),
-        None => (Role::Mutex, "lock", locks(Role::Mutex, &common.lock, &baselines, &[])?),
+        Some(wanted) => (Role::RwLock, locks(Role::RwLock, wanted, &baselines, &[])?),
+        None => (Role::Mutex, locks(Role::Mutex, &common.lock, &baselines, &[])?),
     };
     let mut workload = workloads::oversubscribed(role, args.threads as usize);
     match &mut workload {
@@ -335,52 +278,8 @@ pub fn oversub(args: &OversubArgs, common: &Common) -> anyhow::Result<ExitCode> 
     }
     let settings = args.options.settle([workload])?;
     let series = Series::new(groups(&settings, &[], &locks, role), common.seed, args.options.seats(false)?);
-    let page = |series: &Series<Report>| {
-        let cells = |(group, place): (usize, usize), median: &Report| {
-            let own = &series.groups[group].measured[place];
-            let waits: Vec<f64> = own.longest_waits().into_iter().map(|wait| wait as f64).collect();
-            let ms = |ns: f64| format!("{:.1} ms", ns / 1e6);
-            vec![
-                ns(1e9 / median.throughput),
-                format!("{:.2}", median.fairness_factor),
-                stats::median(&waits).map(ms).unwrap_or_default(),
-                ms(waits.iter().copied().fold(0.0, f64::max)),
-                if own.stalls() == 0 { "none".to_owned() } else { format!("{} threads", own.stalls()) },
-            ]
-        };
-        let headings = vec!["acquisition", "fairness", "longest wait", "worst round", "stalls"];
-        let tables = vec![table(series, &Columns { lock: name, headings, cells: &cells })];
-        let mut notes: Vec<String> = series
-            .compared()
-            .next()
-            .and_then(|group| group.measured.first()?.workload())
-            .map(work)
-            .into_iter()
-            .collect();
-        notes.push(format!(
-            "acquisition: time from one to the next. fairness: share of the busier half of the threads, 0.5 is fair. longest \
-             wait: of any thread for one acquisition, median of the rounds, and in the worst round. stalls: threads that \
-             waited over {} s for one, in all rounds",
-            STALL.as_secs()
-        ));
-        Page { tables, notes, ..Page::default() }
-    };
+    let page = |series: &Series<Report>| page::oversub(series, role);
     Bench { name: "oversub", rounds: 7, baseline: PLAIN, page: &page }.run(common, series, &args.options)
-}
-
-/// What the threads of `oversub` do, in words.
-fn work(workload: &Workload) -> String {
-    let seconds = workload.timing().duration as f64 / 1e9;
-    match workload {
-        Workload::Readers(reading::Config { threads, reads, reading, outside, .. }) => format!(
-            "{threads} threads, {reads} % of the operations read, {reading} steps inside and {outside} outside the lock; \
-             runs of {seconds} s"
-        ),
-        Workload::Counter(counting::Config { threads, inside, outside, .. }) => {
-            format!("{threads} threads, each {inside} steps inside and {outside} outside the lock; runs of {seconds} s")
-        }
-        _ => String::new(),
-    }
 }
 
 /// Runs `lockswap bench readers`.
@@ -400,21 +299,5 @@ pub fn readers(args: &ReadersArgs, common: &Common) -> anyhow::Result<ExitCode> 
     let settings = args.options.settle(settings)?;
     let seats = args.options.seats(false)?;
     let series = Series::new(groups(&settings, &["threads", "reads"], &locks, Role::RwLock), common.seed, seats);
-    let page = |series: &Series<Report>| {
-        let cells = |_, median: &Report| {
-            let mut row = vec![rate(median.throughput), format!("{:.2}", median.fairness_factor)];
-            for class in ["read", "write"] {
-                let waits = median.latency.get(class).filter(|waits| waits.count > 0);
-                let times = waits.map(|waits| [waits.p50_ns, waits.p99_ns, waits.max_ns].map(|time| ns(time as f64)));
-                row.extend(times.unwrap_or([const { "-" }; 3].map(str::to_owned)));
-            }
-            row
-        };
-        let headings = vec!["throughput", "fairness", "read P50", "P99", "longest", "write P50", "P99", "longest"];
-        let tables = vec![table(series, &Columns { lock: "rwlock", headings, cells: &cells })];
-        let notes =
-            "fairness: share of the busier half of the threads, 0.5 is fair. P50, P99, longest: waits for the lock";
-        Page { tables, notes: vec![notes.to_owned()], ..Page::default() }
-    };
-    Bench { name: "readers", rounds: 5, baseline: PLAIN, page: &page }.run(common, series, &args.options)
+    Bench { name: "readers", rounds: 5, baseline: PLAIN, page: &page::readers }.run(common, series, &args.options)
 }

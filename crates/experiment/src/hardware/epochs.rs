@@ -1,11 +1,14 @@
 //! The micro-benchmarks of the LibASL paper (PPoPP 2022, section 4.1).
 
+pub mod page;
+
 use super::job::Work;
 use super::series::{Group, Point};
 use super::workloads;
 use lockswap_locks::info::Family;
 use lockswap_locks::registry::{self, Role};
 use lockswap_platform::Ns;
+use lockswap_study::summary::as_option;
 use lockswap_workloads::affinity;
 use lockswap_workloads::crew::Timing;
 use lockswap_workloads::epochs::Config;
@@ -172,19 +175,12 @@ impl Held {
         let window = config.window.map(|window| (WINDOW.into(), Some(format!("{window}ns").into())));
         let variant = match self {
             Held::Free => String::new(),
-            Held::Slo(slo) => format!("slo={}", time(slo)),
-            Held::Window(window) => format!("window={}", time(window)),
+            Held::Slo(slo) => format!("slo={}", as_option(slo)),
+            Held::Window(window) => format!("window={}", as_option(window)),
         };
         let work = Work::Workload(Workload::Epochs(config));
         Point { variant, variables: window.into_iter().collect(), ..Point::new(lock, Role::Mutex, work) }
     }
-}
-
-/// A time as options take it: `50us`.
-fn time(ns: Ns) -> String {
-    let units = [(1_000_000, "ms"), (1_000, "us")];
-    let found = units.into_iter().find(|(unit, _)| ns > 0 && ns.is_multiple_of(*unit));
-    found.map_or_else(|| format!("{ns}ns"), |(unit, name)| format!("{}{name}", ns / unit))
 }
 
 /// Whether a lock knows reorder windows.

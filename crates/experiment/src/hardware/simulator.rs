@@ -3,7 +3,9 @@
 use crate::results::Machine;
 use lockswap_platform::Ns;
 use lockswap_sim::{Failure, Job, Machine as Described, Workload};
+use lockswap_study::page::{Page, Row, Table};
 use lockswap_study::stats::Quartiles;
+use lockswap_study::summary::Judgement;
 use lockswap_workloads::invalid::Invalid;
 use serde::Serialize;
 use std::io;
@@ -127,6 +129,49 @@ fn speeds_of(case: &Case) -> impl Iterator<Item = Speed> + '_ {
         cpu_seconds: Vec::new(),
     };
     locks.iter().map(speed)
+}
+
+/// Those that have been measured.
+pub fn measured(speeds: &[Speed]) -> impl Iterator<Item = &Speed> {
+    speeds.iter().filter(|speed| !speed.cpu_seconds.is_empty())
+}
+
+/// The table, with `targets` and whether each is met where they are wanted.
+pub fn page(speeds: &[Speed], targets: bool) -> Page {
+    let mut columns = vec![("lock", false), ("threads", true), ("machine", false)];
+    columns.extend([("memory operations", true), ("CPU time", true), ("per CPU-second", true)]);
+    if targets {
+        columns.extend([("target", true), ("", false)]);
+    }
+    let row = |speed: &Speed| {
+        let mut cells = vec![
+            speed.lock.to_owned(),
+            speed.threads.to_string(),
+            speed.machine.to_owned(),
+            format!("{:.2} M", speed.memory_operations as f64 / 1e6),
+            format!("{:.3} s", speed.median_cpu_seconds()),
+            format!("{:.1} M", speed.rate()),
+        ];
+        if targets {
+            cells.push(match speed.target {
+                Target::MillionsPerCpuSecond(least) => format!(">= {least} M"),
+                Target::CpuSeconds(most) => format!("<= {most} s"),
+                Target::Ends => "ends".to_owned(),
+            });
+            cells.push(if speed.is_reached() { "ok" } else { "MISS" }.to_owned());
+        }
+        Row { cells, judgement: Judgement::Baseline }
+    };
+    let columns = columns.into_iter().map(|(heading, numeric)| (heading.to_owned(), numeric)).collect();
+    let rounds = speeds.iter().map(|speed| speed.cpu_seconds.len()).max().unwrap_or_default();
+    let virtual_time = "20 ms of virtual time of counter, and of oversub with 4095 threads";
+    let mut notes = vec![format!("{virtual_time}; medians of {rounds} rounds on one CPU")];
+    if targets {
+        let reached = measured(speeds).filter(|speed| speed.is_reached()).count();
+        notes.push(format!("{reached} of {} targets reached", measured(speeds).count()));
+    }
+    let table = Table { title: None, columns, rows: measured(speeds).map(row).collect() };
+    Page { title: "lockswap bench simulator".to_owned(), tables: vec![table], notes, ..Page::default() }
 }
 
 /// The results as JSON.

@@ -1,6 +1,8 @@
 //! Measurements of single calls, which give plain numbers by name: what the pthread functions cost on each lock, and what
 //! interposition adds to a lock that is called directly.
 
+pub mod page;
+
 use super::job::Work;
 use super::series::{Group, Measure, Measured, Point, Series};
 use crate::results::{Compared, Machine};

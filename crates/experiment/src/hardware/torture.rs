@@ -5,7 +5,9 @@ use lockswap_locks::registry::{self, Role};
 use lockswap_platform::Ns;
 use lockswap_study::machine::Machine;
 use lockswap_study::model::Exit;
+use lockswap_study::page::{Page, Row, Table};
 use lockswap_study::runner::{run_once, Interrupt, Limits, Program};
+use lockswap_study::summary::{as_option, human, Judgement};
 use lockswap_workloads::torture::{self, Config, Focus, FAILED};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -125,6 +127,8 @@ pub struct Document<'a> {
     seconds: f64,
     threads: &'a [usize],
     locks: &'a [LockResult],
+    #[serde(skip)]
+    time: Ns,
 }
 
 impl<'a> Document<'a> {
@@ -132,7 +136,7 @@ impl<'a> Document<'a> {
     pub fn new(machine: &'a Machine, order: &'a Order, locks: &'a [LockResult]) -> Self {
         let seconds = Duration::from_nanos(order.time).as_secs_f64();
         let tool = concat!("lockswap ", env!("CARGO_PKG_VERSION"));
-        Self { schema: 1, tool, machine, seed: order.seed, seconds, threads: &order.threads, locks }
+        Self { schema: 1, tool, machine, seed: order.seed, seconds, threads: &order.threads, locks, time: order.time }
     }
 
     /// Everything, as JSON.
@@ -143,6 +147,53 @@ impl<'a> Document<'a> {
         let mut text = serde_json::to_vec_pretty(self)?;
         text.push(b'\n');
         Ok(text)
+    }
+
+    /// The table, and what went wrong.
+    pub fn page(&self) -> Page {
+        let (results, seed) = (self.locks, self.seed);
+        let words = ["lock", "for"].map(|heading| (heading.to_owned(), false));
+        let numbers = ["operations", "acquisitions", "forks", "threads ended", "longest wait"];
+        let mut columns = words.to_vec();
+        columns.extend(numbers.map(|heading| (heading.to_owned(), true)));
+        columns.push(("result".to_owned(), false));
+        let row = |result: &LockResult| {
+            let mut cells = vec![result.id.to_owned(), result.role.to_owned()];
+            cells.extend(match &result.counts {
+                Some(counts) => [
+                    human(counts.operations as f64, ""),
+                    human(counts.acquisitions as f64, ""),
+                    counts.forks.to_string(),
+                    counts.threads_ended.to_string(),
+                    format!("{:.1} ms", counts.longest_wait_ms),
+                ],
+                None => [const { "-" }; 5].map(str::to_owned),
+            });
+            cells.push(result.verdict().to_owned());
+            Row { cells, judgement: if result.failed() { Judgement::Failed } else { Judgement::Baseline } }
+        };
+        let table = Table { title: None, columns, rows: results.iter().map(row).collect() };
+        let (time, threads) = (as_option(self.time), list(self.threads));
+        let mut notes =
+            vec![self.machine.words(), format!("seed {seed}, {time} per lock, rounds of {threads} threads in turn")];
+        for LockResult { role, id, failure, .. } in results {
+            if let Some(failure) = failure {
+                let what = match failure.glibcs {
+                    true => format!("glibc's own lock failed: {id} ({role}):"),
+                    false => format!("{id} ({role}) failed:"),
+                };
+                notes.push(format!("\n{what} {}\n  repeat: {}", failure.message, failure.replay));
+            }
+        }
+        let failed = results.iter().filter(|result| result.failed()).count();
+        let glibcs = results.iter().filter(|result| result.glibc_failed()).count();
+        notes.push(match (failed, glibcs) {
+            (0, 0) if results.len() == 1 => "the lock passed".to_owned(),
+            (0, 0) => format!("{} locks passed", results.len()),
+            (0, _) => format!("\npassed: {}; failed of glibc's own: {glibcs}", results.len() - glibcs),
+            _ => format!("\nFAILED: {failed} of {}", results.len()),
+        });
+        Page { title: "lockswap torture".to_owned(), tables: vec![table], notes, ..Page::default() }
     }
 
     /// The locks, a line each.
@@ -205,6 +256,10 @@ pub fn torture(
     Ok(Some(LockResult { role: role.name(), id, counts, failure }))
 }
 
+fn list(numbers: &[usize]) -> String {
+    numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
+}
+
 /// The failing process's own message; the first one counts if several threads found something.
 fn message(stderr: &str) -> String {
     let first = stderr.find("torture: ").map_or(stderr, |at| &stderr[at + "torture: ".len()..]);
@@ -243,7 +298,14 @@ mod tests {
             preloaded: true,
         };
         let machine = Machine::default();
-        let csv = String::from_utf8(Document::new(&machine, &order, &locks).csv().unwrap()).unwrap();
+        let document = Document::new(&machine, &order, &locks);
+        let shown = document.page().notes.join("\n");
+        assert!(shown.contains("seed 7, 1s per lock, rounds of 2 threads in turn"), "{shown}");
+        assert!(shown.contains("glibc's own lock failed: pthread (rwlock): hangs\n  repeat: again"), "{shown}");
+        assert!(shown.contains("bravo (rwlock) failed: hangs") && shown.ends_with("FAILED: 1 of 3"), "{shown}");
+        let shown = Document::new(&machine, &order, &locks[..1]).page().notes.join("\n");
+        assert!(shown.ends_with("passed: 0; failed of glibc's own: 1"), "{shown}");
+        let csv = String::from_utf8(document.csv().unwrap()).unwrap();
         let lines: Vec<&str> = csv.lines().skip(1).collect();
         assert_eq!(
             lines,

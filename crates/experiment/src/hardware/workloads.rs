@@ -1,5 +1,7 @@
 //! Workloads on this machine: what tells settings apart, and the forms in which their results leave.
 
+pub mod page;
+
 use super::series::{Group, Measure, Measured, Point, Series};
 use crate::hardware::job::Work;
 use crate::results;

@@ -1,11 +1,8 @@
-//! Tables of what workloads gave.
+//! Tables of what was measured, for people.
 
-use crate::picture;
-use lockswap_experiment::hardware::series::{Group, Measured, Series};
-use lockswap_plot::Look;
-use lockswap_study::draw::{ratios, About};
+use super::series::{Group, Measured, Series};
 use lockswap_study::page::{Row, Table};
-use lockswap_study::summary::{self, Judgement};
+use lockswap_study::summary::Judgement;
 use lockswap_workloads::micro::Unit;
 use lockswap_workloads::report::Report;
 use lockswap_workloads::workload::Workload;
@@ -20,7 +17,8 @@ pub struct Columns<'a> {
     pub cells: &'a dyn Fn((usize, usize), &Report) -> Vec<String>,
 }
 
-const RATIO: &str = "ratio [95% CI]";
+/// The heading of a ratio with its interval.
+pub const RATIO: &str = "ratio [95% CI]";
 
 /// One table of all groups that are compared, with a column for each key that tells settings apart.
 pub fn table(series: &Series<Report>, columns: &Columns<'_>) -> Table {
@@ -83,18 +81,6 @@ pub fn how_to_read(baseline: &str, compared: usize) -> String {
         "numbers: medians of the rounds. ratio: times as fast as {baseline} in the same round (above 1 is better), with its \
          95% interval{correction}"
     )
-}
-
-/// The ratios as a picture.
-pub fn picture(rows: &[&summary::Row], title: &str, baseline: &str, seed: u64, look: Look) -> Vec<u8> {
-    let about = About {
-        title: title.to_owned(),
-        axis: format!("times as fast as {baseline} (above 1 is better)"),
-        footer: picture::footer(&[format!("seed {seed}")]),
-        baseline: baseline.to_owned(),
-        is_time: Workload::is_time,
-    };
-    ratios(about, rows, look)
 }
 
 /// A throughput in words: operations per second.
