@@ -1,73 +1,44 @@
-//! What the user says about LibASL: the lock below it, its windows, and targets for epochs.
+//! What the user says about LibASL: targets for epochs, and in an old spelling the lock below it and its windows.
 
 use std::ffi::OsString;
+use std::io::Write;
 
-use clap::ValueEnum;
 use lockswap_platform::Ns;
 
 use crate::duration;
 use crate::error::{UserError, USAGE};
 
-/// Options for the locks `asl*`.
+/// Old spellings of the parameters of `asl`.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct AslArgs {
-    /// Lock below `--lock asl`, which serves those who do not stand back [default: mcs_spin]
-    #[arg(long, value_name = "ID", value_enum, ignore_case = true)]
-    pub asl_fifo: Option<Fifo>,
-    /// Longest time that a thread on a little core stands back, such as 500us [default: 100ms]
-    #[arg(long, value_name = "TIME", value_parser = duration::with_unit)]
-    pub asl_max_window: Option<Ns>,
-}
-
-/// The locks that LibASL is built over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Fifo {
-    /// MCS, spinning
-    #[value(name = "mcs_spin", aliases = ["mcs", "mcs-spin"])]
-    Mcs,
-    /// The ticket lock, spinning
-    Ticket,
-    /// CNA: waiters of the same NUMA node first
-    Cna,
-    /// The futex lock, for more threads than CPUs: those who stand back sleep
-    Futex,
-}
-
-impl Fifo {
-    /// The id of LibASL over this lock.
-    pub fn asl(self) -> &'static str {
-        match self {
-            Fifo::Mcs => "asl",
-            Fifo::Ticket => "asl-ticket",
-            Fifo::Cna => "asl-cna",
-            Fifo::Futex => "asl-blocking",
-        }
-    }
-
-    /// The id of the lock itself.
-    pub fn alone(self) -> &'static str {
-        match self {
-            Fifo::Mcs => "mcs_spin",
-            Fifo::Ticket => "ticket",
-            Fifo::Cna => "cna",
-            Fifo::Futex => "futex",
-        }
-    }
+    /// Old spelling of --lock asl:fifo=ID
+    #[arg(long, value_name = "ID", hide = true)]
+    asl_fifo: Option<String>,
+    /// Old spelling of --lock asl:max-window=TIME
+    #[arg(long, value_name = "TIME", value_parser = duration::with_unit, hide = true)]
+    asl_max_window: Option<Ns>,
 }
 
 impl AslArgs {
-    /// The lock that `--lock` and `--asl-fifo` choose together.
+    /// The lock that `--lock` and these choose together.
+    ///
+    /// # Errors
+    /// There are parameters, but no lock that they could belong to.
     pub fn choose(&self, lock: Option<String>) -> Result<Option<String>, UserError> {
-        match (self.asl_fifo, lock.as_deref()) {
-            (None, _) => Ok(lock),
-            (Some(fifo), Some("asl")) => Ok(Some(fifo.asl().into())),
-            (Some(_), _) => Err(UserError::new("--asl-fifo needs --lock asl", "add --lock asl").with_status(USAGE)),
-        }
-    }
-
-    /// What the program's environment has for it.
-    pub fn environment(&self) -> Option<(OsString, Option<OsString>)> {
-        self.asl_max_window.map(|ns| ("LOCKSWAP_ASL_MAX_WINDOW".into(), Some(duration::as_option(ns).into())))
+        let fifo = self.asl_fifo.as_deref().map(|id| format!(":fifo={}", if id == "mcs" { "mcs_spin" } else { id }));
+        let window = self.asl_max_window.map(|ns| format!(":max-window={}", duration::as_option(ns)));
+        let (parameters, option) = match (fifo, window) {
+            (None, None) => return Ok(lock),
+            (Some(fifo), window) => (fifo + &window.unwrap_or_default(), "--asl-fifo"),
+            (None, Some(window)) => (window, "--asl-max-window"),
+        };
+        let Some(lock) = lock.filter(|lock| lock.trim().to_ascii_lowercase().starts_with("asl")) else {
+            return Err(UserError::new(format!("{option} needs --lock asl"), "add --lock asl").with_status(USAGE));
+        };
+        let lock = lock + &parameters;
+        // Stderr may be closed.
+        let _ = writeln!(std::io::stderr(), "note: {option} is now written --lock {lock}");
+        Ok(Some(lock))
     }
 }
 
@@ -97,38 +68,22 @@ pub fn slo(text: &str) -> Result<Slo, String> {
     Ok(Slo { id: id.parse().map_err(|_| wrong())?, ns: duration::with_unit(time)? })
 }
 
-/// A time for people, with three digits: `12.3 us`.
-pub fn time_in_words(ns: f64) -> String {
-    let (value, unit) = match ns {
-        ns if ns < 999.5 => return format!("{ns:.0} ns"),
-        ns if ns < 999_500.0 => (ns / 1e3, "us"),
-        ns if ns < 999_500_000.0 => (ns / 1e6, "ms"),
-        ns => (ns / 1e9, "s"),
-    };
-    let digits = match value {
-        value if value < 9.995 => 2,
-        value if value < 99.95 => 1,
-        _ => 0,
-    };
-    format!("{value:.digits$} {unit}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_lock_below_is_part_of_the_id() {
-        let args = |fifo| AslArgs { asl_fifo: fifo, asl_max_window: None };
-        let asl = || Some("asl".to_owned());
-        assert_eq!(args(None).choose(asl()).unwrap(), asl());
-        assert_eq!(args(Some(Fifo::Futex)).choose(asl()).unwrap().as_deref(), Some("asl-blocking"));
-        assert!(args(Some(Fifo::Mcs)).choose(Some("ticket".into())).is_err());
-        assert!(args(Some(Fifo::Mcs)).choose(None).is_err());
-        for fifo in Fifo::value_variants() {
-            use lockswap_locks::registry::{find, Role};
-            assert!(find(Role::Mutex, fifo.asl()).is_some() && find(Role::Mutex, fifo.alone()).is_some());
-        }
+    fn old_spellings_are_parameters_of_the_lock() {
+        let choose = |fifo: Option<&str>, window, lock: Option<&str>| {
+            let args = AslArgs { asl_fifo: fifo.map(Into::into), asl_max_window: window };
+            args.choose(lock.map(Into::into)).ok().flatten()
+        };
+        assert_eq!(choose(None, None, Some("asl")).as_deref(), Some("asl"));
+        assert_eq!(choose(Some("mcs"), None, Some("asl")).as_deref(), Some("asl:fifo=mcs_spin"));
+        let both = choose(Some("futex"), Some(1_500_000), Some("asl"));
+        assert_eq!(both.as_deref(), Some("asl:fifo=futex:max-window=1500us"));
+        assert_eq!(choose(Some("mcs"), None, Some("ticket")), None);
+        assert_eq!(choose(None, Some(1), None), None);
     }
 
     #[test]
@@ -140,15 +95,5 @@ mod tests {
         }
         let (_, value) = slo_variable(&[Slo { id: 5, ns: 50_000 }, Slo { id: 7, ns: 0 }]);
         assert_eq!(value.unwrap(), "5=50us,7=0ns");
-    }
-
-    #[test]
-    fn times_have_three_digits() {
-        let cases =
-            [(7.0, "7 ns"), (999.4, "999 ns"), (1_234.0, "1.23 us"), (99_960.0, "100 us"), (12_340_000.0, "12.3 ms")];
-        for (ns, words) in cases {
-            assert_eq!(time_in_words(ns), words);
-        }
-        assert_eq!(time_in_words(2.5e9), "2.50 s");
     }
 }

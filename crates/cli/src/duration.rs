@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use lockswap_platform::{parse_duration_up_to, Ns, LONGEST_DURATION};
+pub use lockswap_study::summary::as_option;
 
 /// What an option whose times are all right if they can be waited for takes at most: thirty years.
 const FOR_EVER: Ns = 1_000_000_000_000_000_000;
@@ -49,13 +50,6 @@ fn check(found: Ns, range: &RangeInclusive<Ns>) -> Result<Ns, String> {
         false if *range.start() <= 1 => Err(format!("write a time above 0, at most {most}")),
         false => Err(format!("write a time from {least} to {most}")),
     }
-}
-
-/// A time as options take it: `50us`.
-pub fn as_option(ns: Ns) -> String {
-    let units = [(LONGEST_DURATION, "h"), (1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
-    let found = units.into_iter().find(|(unit, _)| ns > 0 && ns.is_multiple_of(*unit));
-    found.map_or_else(|| format!("{ns}ns"), |(unit, name)| format!("{}{name}", ns / unit))
 }
 
 #[cfg(test)]

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::process::{Child, ExitCode, ExitStatus};
 use std::time::Duration;
 
+use lockswap_study::counting::Counting;
 use lockswap_study::export::OutputFile;
+use lockswap_study::run_summary::Stats;
 use lockswap_study::runner::{is_ignored, Program};
 use rustix::process::{kill_process, Pid, Signal};
 use serde::Serialize;
@@ -17,11 +19,9 @@ use signal_hook::iterator::SignalsInfo;
 use signal_hook::low_level::siginfo::Cause;
 
 use crate::asl::{slo, slo_variable, AslArgs, Slo};
-use crate::counting::Counting;
 use crate::error::{UserError, USAGE};
 use crate::only::OnlyArgs;
 use crate::selection::Selection;
-use crate::stats::Stats;
 use crate::watch::Watch;
 
 /// Runs a program on the locks of your choice.
@@ -51,7 +51,7 @@ Examples:
   lockswap run --lock mcs_stp --summary -- ./program
   lockswap run --lock pthread --rwlock rw-futex -- ./program
   lockswap run --lock mcs_stp --only server -- ./start-server.sh
-  lockswap run --lock asl --asl-fifo ticket --slo 5=50us -- ./program
+  lockswap run --lock asl:fifo=ticket --slo 5=50us -- ./program
   lockswap run --lock ticket --stats-json stats.json -- ./program"
 )]
 pub struct RunArgs {
@@ -90,12 +90,10 @@ const FORWARDED: [i32; 6] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGINT, SIGQUIT]
 
 /// Runs `lockswap run`.
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
-    let mut selection = Selection::named(args.lock, args.rwlock, args.spin)?;
-    selection.lock = args.asl.choose(selection.lock)?;
-    check_asl(&selection, &args.asl, &args.slo)?;
+    let selection = Selection::named(args.asl.choose(args.lock)?, args.rwlock, args.spin)?;
+    check_asl(&selection, &args.slo)?;
     let mut envs = selection.environment().map_err(|e| e.with_status(OWN_FAILURE))?;
     envs.extend(args.only.variable()?);
-    envs.extend(args.asl.environment());
     envs.extend(Some(&args.slo).filter(|slos| !slos.is_empty()).map(|slos| slo_variable(slos)));
     let mut program = Program { args: args.command, envs };
     let watch = selection.asks().any_place().then(Watch::begin).flatten();
@@ -127,7 +125,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     }
     let status = wait(&mut child, &mut signals)?;
     let Some(counting) = counting else { return end_as(status) };
-    let stats = Stats::read(&selection, counting.counters(), &counting.latencies()?)?;
+    let stats = Stats::read(selection.ids(), selection.is_plain(), counting.counters(), &counting.latencies()?)?;
     drop(counting);
     if args.summary {
         // A closed stderr must not change how the program's end is reported.
@@ -139,18 +137,16 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     end_as(status)
 }
 
-/// Refuses windows and targets for a lock that has none.
-fn check_asl(selection: &Selection, asl: &AslArgs, slos: &[Slo]) -> Result<(), UserError> {
-    let option = match (asl.asl_max_window, slos) {
-        (Some(_), _) => "--asl-max-window",
-        (None, [_, ..]) => "--slo",
-        (None, []) => return Ok(()),
-    };
-    let [lock, ..] = selection.ids();
-    if lock == "asl" || lock.starts_with("asl-") {
+/// Refuses targets for a lock that has none.
+fn check_asl(selection: &Selection, slos: &[Slo]) -> Result<(), UserError> {
+    if slos.is_empty() {
         return Ok(());
     }
-    let what = format!("{option} means something to the locks of LibASL only");
+    let [lock, ..] = selection.ids();
+    if lock.starts_with("asl") {
+        return Ok(());
+    }
+    let what = "--slo means something to the locks of LibASL only";
     Err(UserError::new(what, "add --lock asl").with_status(USAGE))
 }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use lockswap_catalogue::option;
 use lockswap_locks::info::Asks;
+use lockswap_locks::parameters::{self, Named, Wrong};
 use lockswap_locks::registry::{self, Role};
 
 use lockswap_workloads::invalid;
@@ -20,7 +21,8 @@ pub const PLAIN: &str = "pthread";
 /// The baseline with the preload library, which forwards every call to glibc.
 pub const INTERPOSED: &str = "interposed-pthread";
 
-/// The choice of locks for one program. What is `None` is left to the preload library's default.
+/// The choice of locks for one program, each as [`named`] gives it. What is `None` is left to the preload library's
+/// default.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// Lock for mutexes.
@@ -35,7 +37,7 @@ impl Selection {
     /// The locks that these ids name, however they are spelt.
     pub fn named(lock: Option<String>, rwlock: Option<String>, spin: Option<String>) -> Result<Self, UserError> {
         let find = |role, id: Option<String>| -> Result<Option<String>, UserError> {
-            id.map(|id| known(role, &id).map(str::to_owned)).transpose()
+            id.map(|id| named(role, &id)).transpose()
         };
         Ok(Self { lock: find(Role::Mutex, lock)?, rwlock: find(Role::RwLock, rwlock)?, spin: find(Role::Spin, spin)? })
     }
@@ -46,7 +48,7 @@ impl Selection {
         roles
             .into_iter()
             .filter_map(|(role, id)| Some((role, id.as_deref()?)))
-            .try_for_each(|(r, id)| known(r, id).map(|_| ()))
+            .try_for_each(|(r, id)| named(r, id).map(|_| ()))
     }
 
     /// Whether the program runs without the preload library: nothing but glibc's locks are asked for.
@@ -55,8 +57,8 @@ impl Selection {
         self.lock.as_deref() == Some(PLAIN) && glibc(&self.rwlock) && glibc(&self.spin)
     }
 
-    /// The ids of the locks that the program gets, for mutexes, rwlocks and spinlocks: those chosen here, else in the
-    /// environment, else the library's defaults.
+    /// The locks that the program gets, for mutexes, rwlocks and spinlocks: those chosen here, else in the environment,
+    /// else the library's defaults.
     pub fn ids(&self) -> [String; 3] {
         let plain = self.is_plain();
         let id = |role, chosen: &Option<String>, variable: &str, default: &str| {
@@ -65,7 +67,7 @@ impl Selection {
                 None if plain => PLAIN.into(),
                 None => env::var(variable).ok().filter(|v| !v.is_empty()).unwrap_or_else(|| default.into()),
             };
-            registry::find(role, &given).map_or(given, |entry| entry.info.id.to_owned())
+            parameters::read(role, &given).map_or_else(|_| given.clone(), |named| named.to_string())
         };
         let [lock, rwlock, spin] = VARIABLES;
         let lock = id(Role::Mutex, &self.lock, lock, Role::Mutex.default_id());
@@ -79,8 +81,9 @@ impl Selection {
     /// What the locks ask about the CPUs that they run on.
     pub fn asks(&self) -> Asks {
         let entries = [Role::Mutex, Role::RwLock, Role::Spin].into_iter().zip(self.ids());
-        let entries = entries.filter_map(|(role, id)| registry::find(role, &id));
-        entries.fold(Asks::default(), |asks, entry| asks.and(entry.info.asks()))
+        entries.fold(Asks::default(), |asks, (role, lock)| {
+            parameters::read(role, &lock).map_or(asks, |named| asks.and(named.entry.info.asks()))
+        })
     }
 
     /// What the environment of the program has that ours has not; `None` removes a variable.
@@ -116,19 +119,38 @@ impl Selection {
 /// The library's variables for the three kinds of locks.
 pub const VARIABLES: [&str; 3] = ["LOCKSWAP_LOCK", "LOCKSWAP_RWLOCK", "LOCKSWAP_SPIN"];
 
-/// The published name of the lock that `id` names in this role.
+/// The published name of the lock that `id` names in this role, with no parameter but what is part of the name.
 pub fn known(role: Role, id: &str) -> Result<&'static str, UserError> {
-    let id = id.trim();
-    if let Some(entry) = registry::find(role, id) {
-        return Ok(entry.info.id);
+    let named = read(role, id.trim())?;
+    if named.is_plain() {
+        return Ok(named.entry.info.id);
     }
-    let error = no_such_lock(format!("there is no {} lock '{id}'", role.name()), id, registry::ids(role));
-    let other = [Role::Mutex, Role::RwLock, Role::Spin].into_iter().find(|other| registry::find(*other, id).is_some());
-    Err(other.map_or(error, |other| {
-        let what = format!("there is no {} lock '{id}', but a {} lock of that name", role.name(), other.name());
-        UserError::new(what, format!("write {} {id}, or choose another one; {SHOWS_ALL}", option(other)))
-            .with_status(USAGE)
-    }))
+    let what = format!("{named}: this command has no such parameter of locks");
+    Err(UserError::new(what, format!("name {} alone", named.entry.info.id)).with_status(USAGE))
+}
+
+/// The lock that `text` names in this role, with its parameters, as the preload library reads it.
+pub fn named(role: Role, text: &str) -> Result<String, UserError> {
+    read(role, text.trim()).map(|named| named.to_string())
+}
+
+fn read(role: Role, text: &str) -> Result<Named<'_>, UserError> {
+    parameters::read(role, text).map_err(|wrong| {
+        let Wrong::NoLock(id) = wrong else {
+            let remedy = format!("'lockswap list {}' shows its parameters", text.split(':').next().unwrap_or_default());
+            return UserError::new(wrong.to_string(), remedy).with_status(USAGE);
+        };
+        let other =
+            [Role::Mutex, Role::RwLock, Role::Spin].into_iter().find(|role| registry::find(*role, id).is_some());
+        match other {
+            Some(other) => {
+                let what = format!("there is no {} lock '{id}', but a {} lock of that name", role.name(), other.name());
+                UserError::new(what, format!("write {} {id}, or choose another one; {SHOWS_ALL}", option(other)))
+                    .with_status(USAGE)
+            }
+            None => no_such_lock(format!("there is no {} lock '{id}'", role.name()), id, registry::ids(role)),
+        }
+    })
 }
 
 const SHOWS_ALL: &str = "'lockswap list' shows all";
@@ -203,5 +225,15 @@ mod tests {
         assert_eq!(known(Role::Mutex, "FUTEX ").unwrap(), "futex");
         assert!(known(Role::RwLock, "futex").is_err());
         assert!(known(Role::Mutex, "nonsense").is_err());
+    }
+
+    #[test]
+    fn parameters_belong_to_the_lock() {
+        assert_eq!(named(Role::Mutex, "ASL:fifo=cna:max-window=1ms").unwrap(), "asl-cna:max-window=1ms");
+        assert_eq!(known(Role::Mutex, "asl:fifo=cna").unwrap(), "asl-cna");
+        assert!(known(Role::Mutex, "asl:max-window=1ms").is_err());
+        assert!(named(Role::Mutex, "asl:max-window=1").unwrap_err().to_string().contains("max-window=1: give a time"));
+        let selection = Selection::named(Some("asl:max-window=1ms".into()), None, None).unwrap();
+        assert!(selection.asks().kind && selection.ids()[0] == "asl:max-window=1ms");
     }
 }

@@ -1,7 +1,5 @@
 //! `lockswap slo`
 
-mod curve;
-mod measure;
 mod report;
 
 use std::ffi::OsString;
@@ -10,20 +8,30 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use lockswap_platform::Ns;
-use lockswap_plot::{Format, Look};
+use indicatif::ProgressBar;
+use lockswap_locks::parameters::{self, Values};
+use lockswap_locks::registry;
+use lockswap_platform::{Ns, LONGEST_DURATION};
+use lockswap_plot::{Chart, Format, Look};
 use lockswap_study::export::OutputFile;
+use lockswap_study::latencies::LatencyFile;
 use lockswap_study::metric::Metric;
-use lockswap_study::runner::Interrupt;
+use lockswap_study::plan::Variant;
+use lockswap_study::runner::{Interrupt, Program};
+use lockswap_study::slo::curve::{targets, Curve, Point, Role};
+use lockswap_study::slo::draw;
+use lockswap_study::slo::measure::{measure, points, Ending, Failure, Setting, Watch};
+use lockswap_study::slo::report::render;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::asl::AslArgs;
+use crate::asl::{slo_variable, AslArgs, Slo};
+use crate::compare::{bar, plain_failed};
 use crate::duration;
 use crate::error::{UserError, USAGE};
-use crate::picture::LookArgs;
+use crate::outputs::{OutputArgs, Outputs, Wanted, ALL_FORMS};
+use crate::picture;
+use crate::selection::{named, Selection, PLAIN, VARIABLES};
 use crate::terminal;
-use curve::Curve;
-use measure::{Ending, Setting};
 
 /// Finds a latency target for an epoch: what each one costs in latency and brings in throughput.
 #[derive(clap::Args)]
@@ -48,22 +56,19 @@ pub struct SloArgs {
     /// Throughput as a number in the program's output, the first group of REGEX in its last match [default: epochs/s]
     #[arg(long, value_name = "REGEX")]
     metric: Option<String>,
+    /// Lock of LibASL, with its parameters (`lockswap list asl`), as in asl:fifo=futex
+    #[arg(long, value_name = "ID", default_value = "asl")]
+    lock: String,
     #[command(flatten)]
     asl: AslArgs,
     /// Longest run, such as 90s or 5m [default: 60, or ten times the plain program's slowest run if that is more]
     #[arg(long, value_name = "TIME", value_parser = duration::patience)]
     timeout: Option<Duration>,
-    /// Draws throughput over the targets, as SVG or PNG
-    #[arg(long, value_name = "FILE")]
-    export: Option<PathBuf>,
-    /// Draws the latencies over the targets, as SVG or PNG
+    #[command(flatten)]
+    output: OutputArgs,
+    /// Draws the latencies over the targets, as .svg or .png; --export draws the throughput
     #[arg(long, value_name = "FILE")]
     export_latency: Option<PathBuf>,
-    /// Writes everything, each run's figures included, as JSON
-    #[arg(long, value_name = "FILE")]
-    export_json: Option<PathBuf>,
-    #[command(flatten)]
-    look: LookArgs,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
     command: Vec<OsString>,
@@ -92,28 +97,47 @@ Examples:
   lockswap slo --epoch 5 --from 10us --to 1ms -- ./server --seconds 2
   lockswap slo --epoch 5 --from 10us --to 1ms --steps 24 --runs 5 -- ./bench
   lockswap slo --epoch 5 --from 10us --to 1ms --metric '([0-9.]+) req/s' -- ./bench
-  lockswap slo --epoch 5 --from 1ms --to 50ms --asl-fifo futex --export knee.svg
-      --export-json slo.json -- ./bench";
+  lockswap slo --epoch 5 --from 1ms --to 50ms --lock asl:fifo=futex \\
+      --export knee.svg --export slo.json -- ./bench";
 
 /// Runs `lockswap slo`.
 pub fn run(args: SloArgs) -> anyhow::Result<ExitCode> {
     let setting = setting(&args)?;
-    let exports = Exports::prepare(&args)?;
+    let mut outputs = Outputs::prepare(&args.output, ALL_FORMS)?;
+    let latency = args.export_latency.as_deref().map(|path| latency_picture(&args, path)).transpose()?;
+    let file = LatencyFile::create().map_err(|error| {
+        let remedy = "set TMPDIR to a folder that you can write to, on a disk that is not full";
+        UserError::new(format!("cannot record latencies: {error}"), remedy)
+    })?;
+    let points = points(&setting.slos);
+    let variants: Vec<Variant> =
+        points.iter().map(|point| variant(&setting, point, &file)).collect::<Result<_, _>>()?;
     let interrupt = Interrupt::on(&[SIGINT, SIGTERM, SIGHUP])?;
-    let mut failed = Vec::new();
-    let mut keep = |curve: &Curve, done| exports.write(curve, done, &mut failed);
-    let (curve, ending) = measure::measure(&setting, &interrupt, &mut keep)?;
-    exports.write(&curve, true, &mut failed);
-    terminal::print(&report::words(&curve, terminal::width().map_or(100, usize::from)))?;
-    for problem in &failed {
-        let _ = writeln!(io::stderr(), "error: {problem}");
+    let mut watcher = Watcher { bar: bar(0), outputs: &mut outputs };
+    let measured = measure(&setting, (points, &variants), file, &interrupt, &mut watcher);
+    watcher.bar.finish_and_clear();
+    let (curve, ending) = measured.map_err(|failure| match failure {
+        Failure::Plain { comparison, problem, variant } => plain_failed(&comparison, &problem, variant),
+        Failure::Unfit { what, remedy } => UserError::new(what, remedy),
+    })?;
+    write(&mut outputs, &curve, true);
+    if let Some((file, look)) = &latency {
+        let content = with_footer(draw::latency(&curve), &curve).render(*look);
+        if let Err(error) = file.replace(&content) {
+            outputs.failed.push(format!("cannot write {}: {error}", file.path().display()));
+        }
     }
+    match args.output.format.data() {
+        None => terminal::print(&report::words(&curve, terminal::width().map_or(100, usize::from)))?,
+        Some(format) => terminal::print_data(&render(format, &curve, &report::environment())?)?,
+    }
+    let written = outputs.tell();
     Ok(match ending {
         Ending::Interrupted { signal } => {
             let _ = writeln!(io::stderr(), "interrupted: the table shows what was measured until then");
             ExitCode::from(128u8.wrapping_add(signal as u8))
         }
-        Ending::Complete if failed.is_empty() => ExitCode::SUCCESS,
+        Ending::Complete if written => ExitCode::SUCCESS,
         Ending::Complete => ExitCode::FAILURE,
     })
 }
@@ -127,65 +151,104 @@ fn setting(args: &SloArgs) -> Result<Setting, UserError> {
         let remedy = "see https://docs.rs/regex-lite for the syntax; put the expression in single quotes";
         UserError::new(format!("--metric: {error}"), remedy).with_status(USAGE)
     })?;
+    let (lock, fifo) = locks(args)?;
     Ok(Setting {
         command: args.command.clone(),
         epoch: args.epoch,
-        slos: curve::targets(args.from, args.to, args.steps),
+        slos: targets(args.from, args.to, args.steps),
         runs: args.runs,
         regex: args.metric.clone(),
         metric,
-        asl: args.asl.clone(),
+        lock,
+        fifo,
         timeout: args.timeout,
+        version: env!("CARGO_PKG_VERSION").into(),
     })
 }
 
-/// The files to write; all of them can be, as far as that can be known before.
-struct Exports {
-    json: Option<OutputFile>,
-    throughput: Option<(OutputFile, Look)>,
-    latency: Option<(OutputFile, Look)>,
+/// The lock of LibASL, and the one below it.
+fn locks(args: &SloArgs) -> Result<(String, String), UserError> {
+    let lock = named(registry::Role::Mutex, &args.asl.choose(Some(args.lock.clone()))?.unwrap_or_default())?;
+    let id = lock.split(':').next().unwrap_or_default();
+    let fifo = parameters::of("asl").iter().find_map(|parameter| match parameter.values {
+        Values::Locks(known) => known.iter().find(|(_, asl)| *asl == id).map(|(fifo, _)| (*fifo).to_owned()),
+        Values::Time => None,
+    });
+    match fifo {
+        Some(fifo) => Ok((lock, fifo)),
+        None => {
+            let what = format!("--lock {lock}: targets mean something to the locks of LibASL only");
+            Err(UserError::new(what, "leave it out, or name asl with a lock below, as in asl:fifo=ticket")
+                .with_status(USAGE))
+        }
+    }
 }
 
-impl Exports {
-    fn prepare(args: &SloArgs) -> Result<Self, UserError> {
-        let file = |path: &Path| {
-            OutputFile::prepare(path).map_err(|error| {
-                let what = format!("cannot write {}: {error}", path.display());
-                UserError::new(what, "name a file in a folder that you can write to; nothing was measured")
-            })
-        };
-        let picture = |path: &Path| {
-            let format = Format::of(path).map_err(|error| {
-                UserError::new(error.to_string(), "name it, for instance, slo.svg").with_status(USAGE)
-            })?;
-            Ok::<_, UserError>((file(path)?, args.look.of(format)))
-        };
-        Ok(Self {
-            throughput: args.export.as_deref().map(picture).transpose()?,
-            latency: args.export_latency.as_deref().map(picture).transpose()?,
-            json: args.export_json.as_deref().map(file).transpose()?,
-        })
+/// The program as it is run at this point.
+fn variant(setting: &Setting, point: &Point, file: &LatencyFile) -> Result<Variant, UserError> {
+    let lock = match point.role {
+        Role::Pthread => PLAIN,
+        Role::Fifo => &setting.fifo,
+        Role::NoTarget | Role::Target => &setting.lock,
+    };
+    let selection = Selection { lock: Some(lock.into()), rwlock: None, spin: None };
+    let mut envs = selection.environment()?;
+    let stray = VARIABLES
+        .into_iter()
+        .chain(["LOCKSWAP_STATS", "LOCKSWAP_ONLY"])
+        .filter(|v| !envs.iter().any(|(name, _)| name == v));
+    let stray: Vec<_> = stray.map(|name| (name.into(), None)).collect();
+    envs.extend(stray);
+    envs.push(file.variable());
+    let target = match point.role {
+        Role::Pthread | Role::Fifo => None,
+        // One that every epoch meets.
+        Role::NoTarget => Some(LONGEST_DURATION),
+        Role::Target => point.slo_ns,
+    };
+    if let Some(ns) = target {
+        envs.push(slo_variable(&[Slo { id: setting.epoch, ns }]));
+    }
+    Ok(Variant::new(lock, !selection.is_plain(), Program { args: setting.command.clone(), envs }))
+}
+
+/// Shows the progress and keeps what there is.
+struct Watcher<'a> {
+    bar: ProgressBar,
+    outputs: &'a mut Outputs,
+}
+
+impl Watch for Watcher<'_> {
+    fn begin(&mut self, runs: u64) {
+        self.bar.set_length(runs);
     }
 
-    /// Writes the curve as it stands: the JSON always, what is drawn and what goes to a stream only when all is `done`.
-    fn write(&self, curve: &Curve, done: bool, failed: &mut Vec<String>) {
-        let mut note = |file: &OutputFile, result: io::Result<()>| {
-            if let Err(error) = result {
-                let problem = format!("cannot write {}: {error}", file.path().display());
-                if !failed.contains(&problem) {
-                    failed.push(problem);
-                }
-            }
-        };
-        if let Some(file) = self.json.as_ref().filter(|file| done || !file.is_stream()) {
-            let text = serde_json::to_string_pretty(curve).map_err(io::Error::from);
-            note(file, text.and_then(|text| file.replace((text + "\n").as_bytes())));
-        }
-        let charts = [(&self.throughput, report::throughput as fn(&Curve) -> _), (&self.latency, report::latency)];
-        for (export, chart) in charts {
-            if let Some((file, look)) = export.as_ref().filter(|_| done) {
-                note(file, file.replace(&chart(curve).render(*look)));
-            }
+    fn starting(&mut self, point: &Point, curve: &Curve) {
+        self.bar.set_message(curve.name_of(point));
+    }
+
+    fn measured(&mut self, curve: Option<&Curve>) {
+        self.bar.inc(1);
+        if let Some(curve) = curve {
+            write(self.outputs, curve, false);
         }
     }
+}
+
+/// Writes the curve as it stands to all files; pictures only when all is `done`.
+fn write(outputs: &mut Outputs, curve: &Curve, done: bool) {
+    outputs.write(done, |wanted| match wanted {
+        Wanted::Data(format) => render(format, curve, &report::environment()).map(String::into_bytes),
+        Wanted::Picture(look) => Ok(with_footer(draw::throughput(curve), curve).render(look)),
+    });
+}
+
+fn with_footer(chart: Chart, curve: &Curve) -> Chart {
+    Chart { footer: picture::footer(&[draw::facts(curve)]), ..chart }
+}
+
+fn latency_picture(args: &SloArgs, path: &Path) -> Result<(OutputFile, Look), UserError> {
+    let format = Format::of(path)
+        .map_err(|error| UserError::new(error.to_string(), "name it, for instance, slo.svg").with_status(USAGE))?;
+    Ok((picture::prepare(path)?, args.output.look.of(format)))
 }

@@ -13,6 +13,7 @@ pub mod line;
 pub mod load_control;
 pub mod nearest;
 pub mod numa;
+pub mod parameters;
 pub mod queue;
 pub mod registry;
 pub mod routed;

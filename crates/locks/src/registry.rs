@@ -266,7 +266,7 @@ pub fn find(role: Role, id: &str) -> Option<&'static Entry> {
     ENTRIES.iter().find(|entry| entry.role == role && is_alike(entry.info.id, id))
 }
 
-fn is_alike(one: &str, other: &str) -> bool {
+pub(crate) fn is_alike(one: &str, other: &str) -> bool {
     let plain = |byte: u8| if byte == b'-' { b'_' } else { byte.to_ascii_lowercase() };
     one.len() == other.len() && one.bytes().map(plain).eq(other.bytes().map(plain))
 }

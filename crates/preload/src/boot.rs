@@ -15,7 +15,7 @@ use lockswap_locks::counters::{Counter, FILE_BYTES};
 use lockswap_locks::for_each_lock;
 use lockswap_locks::info::Asks;
 use lockswap_locks::registry::{self, Role};
-use lockswap_platform::{parse_duration, window, Native, Platform, Single};
+use lockswap_platform::{parse_duration, window, Native, Ns, Platform, Single};
 
 /// Runs first of all constructors (`-z initfirst`). glibc passes the arguments of `main`, other C libraries do not.
 extern "C" fn constructor(_argc: c_int, _argv: *const *const c_char, environment: *const *const c_char) {
@@ -68,11 +68,12 @@ unsafe fn install(environment: &Environment) {
             counters::count(Counter::Aside);
             return reason.say(verbose);
         }
-        let mutex = environment.lock("LOCKSWAP_LOCK", Role::Mutex, Role::Mutex.default_id());
+        let named = environment.lock("LOCKSWAP_LOCK", Role::Mutex, Role::Mutex.default_id());
+        let mutex = named.entry.info.id;
         let native = registry::is_glibcs(mutex);
         let default = |role: Role| if native { registry::PTHREAD } else { role.default_id() };
-        let rwlock = environment.lock("LOCKSWAP_RWLOCK", Role::RwLock, default(Role::RwLock));
-        let spin = environment.lock("LOCKSWAP_SPIN", Role::Spin, default(Role::Spin));
+        let rwlock = environment.lock("LOCKSWAP_RWLOCK", Role::RwLock, default(Role::RwLock)).entry.info.id;
+        let spin = environment.lock("LOCKSWAP_SPIN", Role::Spin, default(Role::Spin)).entry.info.id;
         let declared = environment.cpus("LOCKSWAP_ROUTE");
         let locks = [(Role::Mutex, mutex), (Role::RwLock, rwlock), (Role::Spin, spin)];
         let locks_ask = locks.iter().filter_map(|(role, id)| registry::find(*role, id));
@@ -86,7 +87,7 @@ unsafe fn install(environment: &Environment) {
         if statistics.is_some() {
             generation::start_counting();
         }
-        set_epochs(environment, latencies);
+        set_epochs(environment, named.time("max-window"), latencies);
         sandbox::install(environment);
         __register_atfork(
             Some(outside::before_fork),
@@ -138,24 +139,28 @@ unsafe fn install(environment: &Environment) {
     }
 }
 
-/// What the environment says about epochs; `latencies` is the file where they are recorded.
+/// What the environment says about epochs; `max_window` is the longest reorder window, ns, if the lock's parameters say it,
+/// and `latencies` the file where latencies are recorded.
 ///
 /// # Safety
 /// As for [`install`].
-unsafe fn set_epochs(environment: &Environment, latencies: Option<*mut c_void>) {
+unsafe fn set_epochs(environment: &Environment, max_window: Option<Ns>, latencies: Option<*mut c_void>) {
     // SAFETY: as for this call.
     unsafe {
         if let Some(file) = latencies {
             epoch::set_latencies(file.cast());
         }
-        if let Some(text) = environment.get("LOCKSWAP_ASL_MAX_WINDOW") {
-            match text.to_str().ok().and_then(parse_duration) {
-                Some(ns) => window::set_longest(ns),
-                None => die(format_args!(
+        let older = || {
+            let text = environment.get("LOCKSWAP_ASL_MAX_WINDOW")?;
+            Some(text.to_str().ok().and_then(parse_duration).unwrap_or_else(|| {
+                die(format_args!(
                     "LOCKSWAP_ASL_MAX_WINDOW={} is not a duration, for instance 100ms",
                     Lossy(text.to_bytes())
-                )),
-            }
+                ))
+            }))
+        };
+        if let Some(ns) = max_window.or_else(older) {
+            window::set_longest(ns);
         }
         if let Some(text) = environment.get("LOCKSWAP_SLO") {
             if !text.to_str().is_ok_and(epoch::set_slos) {

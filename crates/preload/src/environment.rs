@@ -4,6 +4,7 @@ use crate::memory;
 use crate::message::{complain, die, Lossy};
 use core::ffi::{c_char, c_void, CStr};
 use lockswap_locks::nearest::nearest;
+use lockswap_locks::parameters::{self, Named, Wrong};
 use lockswap_locks::registry::{self, Role};
 use lockswap_platform::CpuList;
 
@@ -111,25 +112,23 @@ impl Environment {
         mapping.ok()
     }
 
-    /// The lock that the variable `name` chooses for `role`; `default` if it chooses none.
+    /// The lock that the variable `name` chooses for `role`, with its parameters; `default` if it chooses none.
     ///
     /// # Safety
     /// As for [`Environment::get`].
-    pub unsafe fn lock(&self, name: &str, role: Role, default: &'static str) -> &'static str {
+    pub unsafe fn lock(&self, name: &str, role: Role, default: &'static str) -> Named<'static> {
         // SAFETY: as for this call.
-        let Some(value) = (unsafe { self.get(name) }) else { return default };
-        let chosen = value.to_str().ok().and_then(|id| registry::find(role, id));
-        match chosen {
-            Some(entry) => entry.info.id,
-            None => {
-                let meant = value.to_str().map(|id| nearest(id, registry::ids(role))).unwrap_or_default();
-                die(format_args!(
-                    "{name}={} names no {} lock; {meant}{}'lockswap list' shows all",
-                    Lossy(value.to_bytes()),
-                    role.name(),
-                    if meant.is_empty() { "" } else { " " }
-                ))
+        let value = unsafe { self.get(name) };
+        let text = value.map_or(default, |value| value.to_str().unwrap_or_default());
+        let shown = Lossy(value.unwrap_or_default().to_bytes());
+        match parameters::read(role, text) {
+            Ok(named) => named,
+            Err(Wrong::NoLock(id)) => {
+                let (role, meant) = (role.name(), nearest(id, registry::ids(role)));
+                let blank = if meant.is_empty() { "" } else { " " };
+                die(format_args!("{name}={shown} names no {role} lock; {meant}{blank}'lockswap list' shows all"))
             }
+            Err(wrong) => die(format_args!("{name}={shown}: {wrong}")),
         }
     }
 }

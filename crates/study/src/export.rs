@@ -6,7 +6,8 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::model::{Comparison, Exit, Measure, Phase, Sample, Source};
-use crate::summary::{self, Column, Judgement, Row};
+use crate::page::{self, Page};
+use crate::summary::{self, Column, Row};
 
 /// A file that always holds a whole result: each write replaces it by a rename.
 #[derive(Clone, Debug)]
@@ -123,8 +124,8 @@ pub fn render(format: Format, comparison: &Comparison) -> io::Result<String> {
     match format {
         Format::Json => Ok(serde_json::to_string_pretty(comparison)? + "\n"),
         Format::Csv => csv(comparison),
-        Format::Markdown => Ok(markdown(comparison)),
-        Format::Html => Ok(html(comparison)),
+        Format::Markdown => Ok(page(comparison).markdown()),
+        Format::Html => Ok(page(comparison).html()),
     }
 }
 
@@ -264,78 +265,23 @@ pub fn conclusion(comparison: &Comparison) -> Vec<String> {
     nothing_in_words(comparison).map_or_else(|| summary::conclusion(comparison), |nothing| vec![nothing])
 }
 
-fn markdown(comparison: &Comparison) -> String {
-    let mut text = format!("`{}`\n", comparison.name.replace('`', "'"));
-    for table in tables(comparison, usize::MAX) {
-        text += "\n";
-        if let Some(title) = &table.title {
-            text += &format!("**{title}**\n\n");
-        }
-        let headings = table.columns.iter().map(|column| column.heading().to_owned()).collect();
-        let rows = table.rows.iter().map(|row| table.cells(row).map(|cell| cell.replace('|', "\\|")).collect());
-        let cells: Vec<Vec<String>> = std::iter::once(headings).chain(rows).collect();
-        let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-        let widths: Vec<usize> = (0..table.columns.len()).map(width).collect();
-        for (index, row) in cells.iter().enumerate() {
-            let line: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-            text += &format!("| {} |\n", line.join(" | "));
-            if index == 0 {
-                let dash = |(width, column): (&usize, &Column)| match column.is_numeric() {
-                    true => format!("{}:", "-".repeat(width + 1)),
-                    false => "-".repeat(width + 2),
-                };
-                text += &format!("|{}|\n", widths.iter().zip(&table.columns).map(dash).collect::<Vec<_>>().join("|"));
-            }
-        }
+/// The tables and what is said about them.
+fn page(comparison: &Comparison) -> Page {
+    let table = |table: Table| page::Table {
+        columns: table.columns.iter().map(|column| (column.heading().to_owned(), column.is_numeric())).collect(),
+        rows: table
+            .rows
+            .iter()
+            .map(|row| page::Row { cells: table.cells(row).collect(), judgement: row.judgement })
+            .collect(),
+        title: table.title,
+    };
+    Page {
+        title: comparison.name.clone(),
+        conclusion: conclusion(comparison),
+        tables: tables(comparison, usize::MAX).into_iter().map(table).collect(),
+        notes: notes(comparison),
     }
-    text += "\n";
-    for sentence in conclusion(comparison) {
-        text += &format!("**{sentence}**\n\n");
-    }
-    notes(comparison).iter().for_each(|note| text += &format!("- {}\n", note.replace('|', "\\|")));
-    text
-}
-
-const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:70em;margin:2em auto;padding:0 1em}\
-table{border-collapse:collapse;display:block;overflow-x:auto}th,td{padding:.2em .8em;text-align:left}\
-.n{text-align:right;font-variant-numeric:tabular-nums}tr+tr{border-top:1px solid #8886}\
-.better td:last-child{color:#00796b}.worse td:last-child{color:#b3530b}\
-@media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}\
-.better td:last-child{color:#4db6ac}.worse td:last-child{color:#ffa95c}}";
-
-fn html(comparison: &Comparison) -> String {
-    let escaped =
-        |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
-    let name = escaped(&comparison.name);
-    let mut text = format!(
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width\"><title>lockswap: {name}</title>\
-         <style>{STYLE}</style>\n<h1>{name}</h1>\n"
-    );
-    for sentence in conclusion(comparison) {
-        text += &format!("<p><strong>{}</strong></p>\n", escaped(&sentence));
-    }
-    for table in tables(comparison, usize::MAX) {
-        if let Some(title) = &table.title {
-            text += &format!("<h2>{}</h2>\n", escaped(title));
-        }
-        let class = |column: &Column| if column.is_numeric() { " class=\"n\"" } else { "" };
-        let headings = table.columns.iter().map(|c| format!("<th{}>{}</th>", class(c), c.heading()));
-        text += &format!("<table>\n<tr>{}</tr>\n", headings.collect::<String>());
-        for row in &table.rows {
-            let cells = table.columns.iter().zip(table.cells(row));
-            let cells = cells.map(|(column, cell)| format!("<td{}>{}</td>", class(column), escaped(&cell)));
-            let judged = match row.judgement {
-                Judgement::Better => " class=\"better\"",
-                Judgement::Worse | Judgement::Failed => " class=\"worse\"",
-                _ => "",
-            };
-            text += &format!("<tr{judged}>{}</tr>\n", cells.collect::<String>());
-        }
-        text += "</table>\n";
-    }
-    let notes = notes(comparison).iter().map(|note| format!("<li>{}</li>\n", escaped(note))).collect::<String>();
-    text + &format!("<ul>\n{notes}</ul>\n</html>\n")
 }
 
 /// How many runs a comparison rests on, in words.

@@ -4,19 +4,27 @@
 //! - [`plan`] runs it interleaved on each of several locks and keeps every raw sample.
 //! - [`model`] is what a comparison consists of; it is also the JSON that is exported.
 //! - [`stats`] and [`summary`] turn samples into medians, intervals and words.
-//! - [`export`] writes JSON, CSV and Markdown, atomically.
+//! - [`export`] writes JSON, CSV and pages ([`page`]), atomically; [`draw`] makes pictures.
+//! - [`slo`] runs a program with one latency target after another.
+//! - [`calls`], [`latencies`] and [`run_summary`] read what the preload library counted in a run.
 //! - [`machine`] describes the machine that the numbers belong to.
 
 #![forbid(unsafe_code)]
 
 pub mod calls;
+pub mod counting;
+pub mod draw;
 pub mod export;
+pub mod latencies;
 pub mod machine;
 pub mod mapped;
 pub mod metric;
 pub mod model;
+pub mod page;
 pub mod plan;
+pub mod run_summary;
 pub mod runner;
 pub mod service;
+pub mod slo;
 pub mod stats;
 pub mod summary;

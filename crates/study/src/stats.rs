@@ -8,6 +8,9 @@
 /// Chance of a wrong verdict in a whole comparison of equal locks.
 pub const ERROR_RATE: f64 = 0.05;
 
+/// An interval this wide that holds 1 is called unclear rather than no difference.
+const WIDE: f64 = 1.25;
+
 /// Up to so many rounds distributions are counted out; above, the normal approximation is exact to three digits.
 const EXACT: usize = 60;
 
@@ -195,9 +198,154 @@ pub fn fewest_rounds(comparisons: usize) -> u32 {
     (1..60).find(|n| 2.0 * 0.5f64.powi(*n) * comparisons.max(1) as f64 <= ERROR_RATE).unwrap_or(60) as u32
 }
 
+/// What paired rounds say about a lock.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Difference {
+    /// The shift of the logarithms of ratios, or of plain differences; above 0 is better.
+    pub shift: Shift,
+    /// Whether logarithms of ratios were compared. Where a number is not above 0 a ratio means nothing, and plain
+    /// differences are.
+    pub is_ratio: bool,
+    /// How many rounds have both numbers.
+    pub rounds: usize,
+    /// The p value, after Holm's correction where [`holm`] has been applied to all that are compared.
+    pub p: f64,
+}
+
+impl Difference {
+    /// What the pairs of a lock's number and the baseline's in the same round say, where more is better; nothing where there
+    /// are no pairs, or a number is not finite.
+    pub fn of(pairs: &[(f64, f64)]) -> Option<Self> {
+        let is_ratio = pairs.iter().all(|(own, base)| *own > 0.0 && *base > 0.0);
+        let difference = |(own, base): &(f64, f64)| if is_ratio { (own / base).ln() } else { own - base };
+        let shift = shift(&pairs.iter().map(difference).collect::<Vec<_>>())?;
+        Some(Self { shift, is_ratio, rounds: pairs.len(), p: shift.p })
+    }
+
+    /// How many times better than the baseline it is; nothing where plain differences were compared.
+    pub fn ratio(&self) -> Option<f64> {
+        Some(self.shift.value.exp()).filter(|_| self.is_ratio)
+    }
+
+    /// The ends of the ratio's 95 % interval; nothing below 6 rounds.
+    pub fn ratio_interval(&self) -> Option<(f64, f64)> {
+        self.shift.interval.map(|(low, high)| (low.exp(), high.exp())).filter(|_| self.is_ratio)
+    }
+
+    /// What may be said of it where so many are `compared`, and a ratio nearer to 1 than `smallest_effect` is not worth
+    /// naming.
+    pub fn finding(&self, compared: usize, smallest_effect: f64) -> Finding {
+        let fewest = fewest_rounds(compared);
+        if self.rounds < fewest as usize {
+            return Finding::TooFew(fewest);
+        }
+        let (low, high) = self.shift.interval.unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
+        if low <= 0.0 && 0.0 <= high {
+            let is_wide = self.is_ratio && high - low > 2.0 * WIDE.ln();
+            return if is_wide { Finding::Wide } else { Finding::NotSeen };
+        }
+        if self.is_ratio && self.shift.value.abs() < smallest_effect.ln_1p() {
+            return Finding::Small;
+        }
+        match self.p {
+            p if p > ERROR_RATE => Finding::NotProven,
+            _ if self.shift.value > 0.0 => Finding::Better,
+            _ => Finding::Worse,
+        }
+    }
+}
+
+/// What may be said of a [`Difference`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// It takes at least so many rounds to say anything.
+    TooFew(u32),
+    /// The interval holds 1 and is narrow.
+    NotSeen,
+    /// The interval holds 1 and is wide.
+    Wide,
+    /// There is a difference, which is not worth naming.
+    Small,
+    /// The interval does not hold 1, but with all that are compared, chance alone shows such a difference too often.
+    NotProven,
+    /// It is better.
+    Better,
+    /// It is worse.
+    Worse,
+}
+
+/// The median and the quartiles of a list that is not empty.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Quartiles {
+    /// A quarter of the numbers is not above it.
+    pub lower: f64,
+    /// Half of them are not.
+    pub median: f64,
+    /// Three quarters are not.
+    pub upper: f64,
+}
+
+impl Quartiles {
+    /// Those of a list, between two numbers in proportion; nothing where it is empty.
+    pub fn of(mut numbers: Vec<f64>) -> Option<Self> {
+        numbers.sort_by(f64::total_cmp);
+        let at = |share: f64| {
+            let place = share * (numbers.len().checked_sub(1)?) as f64;
+            let (low, high) = (numbers[place.floor() as usize], numbers[place.ceil() as usize]);
+            Some(low + (high - low) * place.fract())
+        };
+        Some(Self { lower: at(0.25)?, median: at(0.5)?, upper: at(0.75)? })
+    }
+
+    /// Half the distance between the quartiles.
+    pub fn spread(&self) -> f64 {
+        (self.upper - self.lower) / 2.0
+    }
+}
+
+impl std::fmt::Display for Quartiles {
+    /// The median and the spread, with two decimals.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.2} ±{:.2}", self.median, self.spread())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quartiles_interpolate() {
+        assert_eq!(Quartiles::of(vec![]), None);
+        assert_eq!(Quartiles::of(vec![3.0]), Some(Quartiles { lower: 3.0, median: 3.0, upper: 3.0 }));
+        let five = Quartiles::of(vec![5.0, 1.0, 2.0, 4.0, 3.0]).unwrap();
+        assert_eq!(five, Quartiles { lower: 2.0, median: 3.0, upper: 4.0 });
+        assert_eq!(Quartiles::of(vec![1.0, 2.0]).unwrap().median, 1.5);
+    }
+
+    #[test]
+    fn findings_of_known_rounds() {
+        let of = |ratios: &[f64]| Difference::of(&ratios.iter().map(|r| (r * 7.0, 7.0)).collect::<Vec<_>>()).unwrap();
+        let twice = of(&[2.0; 6]);
+        assert!((twice.ratio().unwrap() - 2.0).abs() < 1e-12 && twice.ratio_interval().is_some());
+        assert_eq!((twice.finding(1, 0.01), twice.finding(2, 0.01)), (Finding::Better, Finding::TooFew(7)));
+        assert_eq!(of(&[0.5; 6]).finding(1, 0.01), Finding::Worse);
+        assert_eq!(of(&[1.004; 6]).finding(1, 0.01), Finding::Small);
+        assert_eq!(of(&[1.02, 0.99, 1.01, 0.98, 1.0, 1.01]).finding(1, 0.01), Finding::NotSeen);
+        assert_eq!(of(&[2.0, 0.5, 1.7, 0.6, 1.3, 0.8]).finding(1, 0.01), Finding::Wide);
+        // What Holm's correction makes of the same rounds.
+        assert_eq!(Difference { p: 0.06, ..twice }.finding(1, 0.01), Finding::NotProven);
+        assert_eq!(of(&[2.0; 5]).ratio_interval(), None);
+    }
+
+    #[test]
+    fn without_ratios_differences_count() {
+        let plain = Difference::of(&[(1.0, 0.0), (2.0, 1.0), (3.0, 2.0), (4.0, 3.0), (5.0, 4.0), (6.0, 5.0)]).unwrap();
+        assert_eq!((plain.ratio(), plain.shift.value), (None, 1.0));
+        assert_eq!(plain.finding(1, 0.01), Finding::Better);
+        assert_eq!(Difference::of(&[]), None);
+        assert_eq!(Difference::of(&[(f64::NAN, 1.0)]), None);
+    }
 
     #[test]
     fn medians_of_known_data() {

@@ -1,13 +1,11 @@
 //! From samples to words.
 
 use lockswap_locks::counters::FILE_BYTES;
+use lockswap_platform::{Ns, LONGEST_DURATION};
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Comparison, Exit, LockRuns, Measure, Phase, Sample, Source, Winner, BASELINE, INTERPOSED};
-use crate::stats::{self, Shift, ERROR_RATE};
-
-/// An interval this wide that holds 1 is called unclear rather than no difference.
-const WIDE: f64 = 1.25;
+use crate::stats::{self, Difference, Finding, Shift, ERROR_RATE};
 
 /// Lock calls per run below which a difference hardly comes from the locks.
 const FEW_CALLS: u64 = 1000;
@@ -50,6 +48,22 @@ pub struct Row {
     pub judgement: Judgement,
     /// The conclusion in words.
     pub verdict: String,
+}
+
+impl Row {
+    /// The ratio and its interval: `1.32 [1.25, 1.39]`.
+    pub fn ratio_in_words(&self) -> String {
+        match (self.ratio, self.ratio_low, self.ratio_high) {
+            (Some(ratio), Some(low), Some(high)) => {
+                // An end that rounds to 1 although the interval does not hold 1 gets the digits that show it.
+                let holds_one = low <= 1.0 && 1.0 <= high;
+                let end = |v: f64| if holds_one { digits(v) } else { ratio_digits(v) };
+                format!("{} [{}, {}]", digits(ratio), end(low), end(high))
+            }
+            (Some(ratio), _, _) => digits(ratio),
+            _ => "-".to_owned(),
+        }
+    }
 }
 
 /// What a row says.
@@ -241,37 +255,42 @@ fn certain(
     measure: &Measure,
     compared: usize,
 ) -> (Judgement, String) {
-    let fewest = stats::fewest_rounds(compared);
-    if row.good_runs < fewest as usize {
-        return (Judgement::TooFew, format!("too few runs (at least {fewest})"));
-    }
-    let (low, high) = shift.interval.unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
-    if low <= 0.0 && 0.0 <= high {
-        return match row.ratio {
-            Some(_) if (high - low) > 2.0 * WIDE.ln() => {
-                (Judgement::Unclear, format!("unclear: from {} to {}", digits(low.exp()), digits(high.exp())))
-            }
-            _ => (Judgement::Same, "no difference seen".into()),
-        };
-    }
-    if row.ratio.is_some() && shift.value.abs() < comparison.smallest_effect.ln_1p() {
-        let percent = short(100.0 * comparison.smallest_effect);
-        return (Judgement::Same, format!("differs by less than {percent}%"));
-    }
-    if p > ERROR_RATE {
-        return (Judgement::Unclear, "unclear: more runs would tell".into());
-    }
-    if shift.value < 0.0 && is_price_of_loading(row, comparison, measure) {
+    let difference = Difference { shift, is_ratio: row.ratio.is_some(), rounds: row.good_runs, p };
+    let finding = difference.finding(compared, comparison.smallest_effect);
+    if finding == Finding::Worse && is_price_of_loading(row, comparison, measure) {
         return (Judgement::Loading, "no more than loading costs".into());
     }
-    let (better, worse) = match measure.source {
-        Source::Wall => ("faster", "slower"),
-        Source::Metric { .. } => ("better", "worse"),
+    let words = match measure.source {
+        Source::Wall => ["faster", "slower"],
+        Source::Metric { .. } => ["better", "worse"],
     };
-    let (judgement, word) = if shift.value > 0.0 { (Judgement::Better, better) } else { (Judgement::Worse, worse) };
-    match row.ratio {
-        Some(ratio) => (judgement, format!("{} {word}", times(ratio.max(1.0 / ratio)))),
-        None => (judgement, format!("{} {word}", human(shift.value.abs(), &measure.unit))),
+    verdict(&difference, finding, comparison.smallest_effect, words, &measure.unit)
+}
+
+/// The conclusion from what was found: what it is, and in words. `words` are those for better and worse; `unit` is that of
+/// plain differences.
+pub fn verdict(
+    difference: &Difference,
+    finding: Finding,
+    smallest_effect: f64,
+    words: [&str; 2],
+    unit: &str,
+) -> (Judgement, String) {
+    let size = |word: &str| match difference.ratio() {
+        Some(ratio) => format!("{} {word}", times(ratio.max(1.0 / ratio))),
+        None => format!("{} {word}", human(difference.shift.value.abs(), unit)),
+    };
+    match finding {
+        Finding::TooFew(fewest) => (Judgement::TooFew, format!("too few runs (at least {fewest})")),
+        Finding::NotSeen => (Judgement::Same, "no difference seen".into()),
+        Finding::Wide => {
+            let (low, high) = difference.ratio_interval().unwrap_or((0.0, f64::INFINITY));
+            (Judgement::Unclear, format!("unclear: from {} to {}", digits(low), digits(high)))
+        }
+        Finding::Small => (Judgement::Same, format!("differs by less than {}%", short(100.0 * smallest_effect))),
+        Finding::NotProven => (Judgement::Unclear, "unclear: more runs would tell".into()),
+        Finding::Better => (Judgement::Better, size(words[0])),
+        Finding::Worse => (Judgement::Worse, size(words[1])),
     }
 }
 
@@ -560,7 +579,7 @@ fn ratio_digits(ratio: f64) -> String {
 }
 
 /// A ratio with two digits after the point, and at least two significant ones.
-fn digits(ratio: f64) -> String {
+pub fn digits(ratio: f64) -> String {
     match ratio {
         r if r >= 99.5 => format!("{r:.0}"),
         r if r >= 9.95 => format!("{r:.1}"),
@@ -584,7 +603,7 @@ pub fn human(value: f64, unit: &str) -> String {
     let (scaled, prefix) = match unit {
         "s" if size == 0.0 || size >= 1.0 => (value, ""),
         "s" if size >= 1e-3 => (value * 1e3, "m"),
-        "s" => (value * 1e6, "µ"),
+        "s" => (value * 1e6, "u"),
         _ if size >= 1e9 => (value / 1e9, "G"),
         _ if size >= 1e6 => (value / 1e6, "M"),
         _ if size >= 1e5 => (value / 1e3, "k"),
@@ -599,6 +618,29 @@ pub fn human(value: f64, unit: &str) -> String {
     let gap = if unit.is_empty() && prefix.is_empty() { "" } else { " " };
     let join = if unit.contains('/') && !prefix.is_empty() { " " } else { "" };
     format!("{scaled:.digits$}{gap}{prefix}{join}{unit}")
+}
+
+/// A time for people, with three digits: `12.3 us`.
+pub fn time_in_words(ns: f64) -> String {
+    let (value, unit) = match ns {
+        ns if ns < 999.5 => return format!("{ns:.0} ns"),
+        ns if ns < 999_500.0 => (ns / 1e3, "us"),
+        ns if ns < 999_500_000.0 => (ns / 1e6, "ms"),
+        ns => (ns / 1e9, "s"),
+    };
+    let digits = match value {
+        value if value < 9.995 => 2,
+        value if value < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+/// A time as options take it: `50us`.
+pub fn as_option(ns: Ns) -> String {
+    let units = [(LONGEST_DURATION, "h"), (1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
+    let found = units.into_iter().find(|(unit, _)| ns > 0 && ns.is_multiple_of(*unit));
+    found.map_or_else(|| format!("{ns}ns"), |(unit, name)| format!("{}{name}", ns / unit))
 }
 
 /// A count for people.
@@ -697,17 +739,8 @@ impl Column {
                 }
                 _ => none(),
             },
-            Column::Ratio => match (row.ratio, row.ratio_low, row.ratio_high) {
-                _ if row.lock == BASELINE && row.median.is_some() => "1".into(),
-                (Some(ratio), Some(low), Some(high)) => {
-                    // An end that rounds to 1 although the interval does not hold 1 gets the digits that show it.
-                    let holds_one = low <= 1.0 && 1.0 <= high;
-                    let end = |v: f64| if holds_one { digits(v) } else { ratio_digits(v) };
-                    format!("{} [{}, {}]", digits(ratio), end(low), end(high))
-                }
-                (Some(ratio), _, _) => digits(ratio),
-                _ => none(),
-            },
+            Column::Ratio if row.lock == BASELINE && row.median.is_some() => "1".into(),
+            Column::Ratio => row.ratio_in_words(),
             Column::Verdict => row.verdict.clone(),
         }
     }
@@ -966,5 +999,15 @@ mod tests {
             assert!(columns.contains(&Column::Ratio) && columns.contains(&Column::Verdict));
         }
         assert_eq!(Column::for_width(200).len(), 8);
+    }
+
+    #[test]
+    fn times_have_three_digits() {
+        let cases =
+            [(7.0, "7 ns"), (999.4, "999 ns"), (1_234.0, "1.23 us"), (99_960.0, "100 us"), (12_340_000.0, "12.3 ms")];
+        for (ns, words) in cases {
+            assert_eq!(time_in_words(ns), words);
+        }
+        assert_eq!(time_in_words(2.5e9), "2.50 s");
     }
 }

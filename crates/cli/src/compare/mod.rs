@@ -1,6 +1,5 @@
 //! `lockswap compare`
 
-mod output;
 mod plan;
 mod report;
 
@@ -11,6 +10,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lockswap_study::draw::draw;
+use lockswap_study::export::render;
 use lockswap_study::model::{Comparison, Exit, Phase};
 use lockswap_study::plan::{Ending, Observer, Variant};
 use lockswap_study::runner::{find_in_path, Interrupt};
@@ -22,7 +23,8 @@ use crate::duration;
 use crate::error::UserError;
 use crate::little::Little;
 use crate::only::OnlyArgs;
-use crate::outputs::{OutputArgs, Outputs, ALL_FORMS};
+use crate::outputs::{OutputArgs, Outputs, Wanted, ALL_FORMS};
+use crate::picture;
 use crate::terminal;
 use plan::{Direction, Sweep};
 
@@ -174,10 +176,10 @@ pub fn run(args: CompareArgs) -> anyhow::Result<ExitCode> {
     if let (Ending::CommandFailed { problem }, true) = (&ending, nothing) {
         return Err(command_failed(problem).into());
     }
-    output::write(&mut watcher.outputs, &comparison, true);
+    write(&mut watcher.outputs, &comparison, true);
     match args.output.format.data() {
         None => terminal::print(&report::report(&comparison, watcher.begin.elapsed()))?,
-        Some(format) => terminal::print_data(&lockswap_study::export::render(format, &comparison)?)?,
+        Some(format) => terminal::print_data(&render(format, &comparison)?)?,
     }
     warn_of_quota(&comparison);
     let written = watcher.outputs.tell();
@@ -192,6 +194,14 @@ pub fn run(args: CompareArgs) -> anyhow::Result<ExitCode> {
         _ if failed => ExitCode::from(SOME_FAILED),
         _ => ExitCode::SUCCESS,
     })
+}
+
+/// Writes the comparison as it stands to all files; pictures only when all is `done`.
+fn write(outputs: &mut Outputs, comparison: &Comparison, done: bool) {
+    outputs.write(done, |wanted| match wanted {
+        Wanted::Data(format) => render(format, comparison).map(String::into_bytes),
+        Wanted::Picture(look) => Ok(draw(comparison, picture::footer(&[format!("seed {}", comparison.seed)]), look)),
+    });
 }
 
 /// Writing the files takes at most this part of the time.
@@ -239,7 +249,7 @@ impl Observer for Watcher {
         let now = Instant::now();
         if self.outputs.keeps_files() && now >= self.next_write {
             comparison.summarise();
-            output::write(&mut self.outputs, comparison, false);
+            write(&mut self.outputs, comparison, false);
             self.next_write = Instant::now() + WRITING * now.elapsed();
         }
     }

@@ -13,7 +13,7 @@ use lockswap_study::stats;
 
 use super::CompareArgs;
 use crate::error::{UserError, USAGE};
-use crate::selection::{known, Selection, INTERPOSED, PLAIN, VARIABLES};
+use crate::selection::{named, Selection, INTERPOSED, PLAIN, VARIABLES};
 use crate::{hidden, little};
 
 /// Locks compared when none are named: each way of waiting and each family once.
@@ -191,16 +191,16 @@ fn locks(args: &CompareArgs) -> Result<Vec<Locks>, UserError> {
         (false, true) => DEFAULT_LOCKS.to_vec(),
         (false, false) => args.lock.iter().map(|id| id.trim()).collect(),
     };
-    let mut mutexes: Vec<&str> = Vec::new();
+    let mut mutexes: Vec<String> = Vec::new();
     for id in chosen {
-        let id = known(Role::Mutex, id)?;
+        let id = named(Role::Mutex, id)?;
         if !mutexes.contains(&id) {
             mutexes.push(id);
         }
     }
-    let mut rwlocks: Vec<Option<&str>> = Vec::new();
+    let mut rwlocks: Vec<Option<String>> = Vec::new();
     for id in &args.rwlock {
-        let id = Some(known(Role::RwLock, id.trim())?);
+        let id = Some(named(Role::RwLock, id)?);
         if !rwlocks.contains(&id) {
             rwlocks.push(id);
         }
@@ -213,17 +213,18 @@ fn locks(args: &CompareArgs) -> Result<Vec<Locks>, UserError> {
     let mut rows = vec![baseline(PLAIN), baseline(INTERPOSED)];
     for lock in mutexes {
         for rwlock in &rwlocks {
-            if matches!(lock, PLAIN | INTERPOSED) && rwlock.is_none_or(|id| id == PLAIN) {
+            let glibcs = matches!(lock.as_str(), PLAIN | INTERPOSED);
+            if glibcs && rwlock.as_deref().is_none_or(|id| id == PLAIN) {
                 continue;
             }
             let label = match rwlock {
-                Some(rwlock) if matches!(lock, PLAIN | INTERPOSED) => (*rwlock).to_owned(),
+                Some(rwlock) if glibcs => rwlock.clone(),
                 Some(rwlock) if several => format!("{lock}+{rwlock}"),
-                _ => lock.to_owned(),
+                _ => lock.clone(),
             };
             // With a rwlock of ours the library is there in any case; its name says what mutexes then run on.
-            let lock = if lock == PLAIN { INTERPOSED } else { lock };
-            rows.push(Locks { label, lock: lock.into(), rwlock: rwlock.map(str::to_owned) });
+            let lock = if lock == PLAIN { INTERPOSED } else { &lock };
+            rows.push(Locks { label, lock: lock.into(), rwlock: rwlock.clone() });
         }
     }
     Ok(rows)

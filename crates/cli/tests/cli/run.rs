@@ -153,7 +153,10 @@ fn windows_and_targets_reach_the_program_through_its_environment() {
     };
     assert_eq!(of(&["--lock", "asl"]), "asl|9=1s|");
     let all = ["--lock", "asl", "--asl-fifo", "futex", "--slo", "5=50us", "--slo=-6=0", "--asl-max-window", "1.5ms"];
-    assert_eq!(of(&all), "asl-blocking|9=1s,5=50us,-6=0ns|1500us");
+    let both = "asl-blocking:max-window=1500us|9=1s,5=50us,-6=0ns|";
+    assert_eq!(of(&all), both, "as it was written");
+    let lock = "asl:max-window=1500us:fifo=futex";
+    assert_eq!(of(&["--lock", lock, "--slo", "5=50us", "--slo=-6=0"]), both);
 }
 
 #[test]

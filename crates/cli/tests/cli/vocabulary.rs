@@ -59,7 +59,7 @@ fn old_names_work_and_the_new_ones_are_told() {
     let sim = &["sim", "--threads", "2", "--duration", "100us"][..];
     let bench = &["bench", "--lock", "ttas", "--export-json", "bench.json"][..];
     let torture = &["torture", "--lock", "futex", "--threads", "2"][..];
-    let run = &["run", "--lock", "asl"][..];
+    let run = &["run"][..];
     for (command, old, new, told) in [
         (sim, &["--locks", "ttas"][..], &["--lock", "ttas"][..], "note: --locks is now called --lock\n"),
         (torture, &["--seconds", "0.1"], &["--time", "0.1"], "note: --seconds is now called --time\n"),
@@ -83,9 +83,9 @@ fn old_names_work_and_the_new_ones_are_told() {
         ),
         (
             run,
-            &["--asl-fifo", "mcs", "--", "echo", "--locks", "--asl-fifo", "mcs"],
-            &["--asl-fifo", "mcs_spin", "echo", "--locks", "--asl-fifo", "mcs"],
-            "note: --asl-fifo mcs is now called --asl-fifo mcs_spin\n",
+            &["--lock", "asl", "--asl-fifo", "mcs", "--", "echo", "--locks", "--asl-fifo", "mcs"],
+            &["--lock", "asl:fifo=mcs_spin", "echo", "--locks", "--asl-fifo", "mcs"],
+            "note: --asl-fifo is now written --lock asl:fifo=mcs_spin\n",
         ),
     ] {
         let results = [(old, told), (new, "")].map(|(option, told)| {
@@ -93,7 +93,7 @@ fn old_names_work_and_the_new_ones_are_told() {
             assert!(output.status.success(), "{option:?}: {}", text(&output.stderr));
             // What else is said is about the machine.
             let error = text(&output.stderr);
-            let notes = error.lines().filter(|line| line.contains("is now called")).map(|line| format!("{line}\n"));
+            let notes = error.lines().filter(|line| line.contains("is now ")).map(|line| format!("{line}\n"));
             assert_eq!(notes.collect::<String>(), told, "{option:?}");
             let help = text(&place.output(&[&command[..1], &["--help"]].concat()).stdout);
             assert!(!help.contains("--locks") && !help.contains("--rounds"), "{help}");

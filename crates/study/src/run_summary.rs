@@ -6,12 +6,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use lockswap_locks::counters::{Counter, Plain, CHILDREN, CHILD_WORDS};
-use lockswap_study::calls::{self, Answers, Calls};
-use lockswap_study::model::signal_name;
 use serde::Serialize;
 
+use crate::calls::{self, Answers, Calls};
 use crate::latencies::{self, Figures, Latencies};
-use crate::selection::Selection;
+use crate::model::signal_name;
 
 /// Epochs that a summary shows.
 const MOST_EPOCHS: usize = 20;
@@ -87,11 +86,15 @@ impl Child {
 }
 
 impl Stats {
-    /// Reads what was counted in `file` in a run on the locks of `selection`.
-    pub fn read(selection: &Selection, file: &File, latencies: &Latencies) -> io::Result<Self> {
+    /// Reads what was counted in `file` in a run on these locks for mutexes, rwlocks and spinlocks. `plain`: the library
+    /// was not even loaded.
+    ///
+    /// # Errors
+    /// The file is shorter than the library's.
+    pub fn read(locks: [String; 3], plain: bool, file: &File, latencies: &Latencies) -> io::Result<Self> {
         let words = calls::words(file)?;
         let of = |counter: Counter| words[counter as usize];
-        let [lock, rwlock, spin] = selection.ids();
+        let [lock, rwlock, spin] = locks;
         Ok(Self {
             schema: 1,
             lock,
@@ -122,7 +125,7 @@ impl Stats {
                 ignored: of(Counter::EpochsIgnored),
                 not_recorded: latencies.unrecorded,
             },
-            plain: selection.is_plain(),
+            plain,
         })
     }
 
@@ -227,7 +230,6 @@ mod tests {
     #[test]
     fn words_of_a_file_of_counters() {
         use proptest::prelude::*;
-        let selection = Selection { lock: None, rwlock: None, spin: None };
         let word = prop_oneof![any::<u64>(), 0..20u64, Just(u64::MAX)];
         // Counts, programs that were started, and anywhere.
         let place = prop_oneof![0..CALLS, CHILDREN..FILE_BYTES / 8, 0..FILE_BYTES / 8];
@@ -238,11 +240,11 @@ mod tests {
             }
             let mut file = tempfile::tempfile().expect("a file");
             file.write_all(&bytes).expect("room for it");
-            let mut stats = Stats::read(&selection, &file, &Latencies::default()).expect("a file as long as that");
+            let stats =
+                Stats::read(Default::default(), false, &file, &Latencies::default()).expect("a file as long as that");
             let ours = |shard: &[u8]| u64::from_le_bytes(shard[..8].try_into().expect("8 bytes"));
             let mut shards = bytes[CALLS * 8..CHILDREN * 8].chunks_exact(8 * SHARD_WORDS).map(ours);
             assert!(shards.all(|part| stats.calls.mutex.ours >= part));
-            stats.plain = false;
             let text = stats.words(&ExitStatus::from_raw(0));
             assert!(text.lines().all(|line| !line.chars().any(char::is_control)), "{text:?}");
             serde_json::to_string(&stats).expect("JSON");
@@ -253,7 +255,6 @@ mod tests {
     fn a_file_that_is_cut_off_is_an_error() {
         let mut file = tempfile::tempfile().expect("a file");
         file.write_all(&[0; FILE_BYTES - 1]).expect("room for it");
-        let selection = Selection { lock: None, rwlock: None, spin: None };
-        assert!(Stats::read(&selection, &file, &Latencies::default()).is_err());
+        assert!(Stats::read(Default::default(), false, &file, &Latencies::default()).is_err());
     }
 }

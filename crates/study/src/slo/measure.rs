@@ -3,24 +3,16 @@
 use std::ffi::OsString;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use indicatif::ProgressBar;
 use lockswap_platform::Ns;
-use lockswap_study::machine::Machine;
-use lockswap_study::metric::Metric;
-use lockswap_study::model::{Comparison, Measure, Phase};
-use lockswap_study::plan::{self, Observer, Plan, Variant};
-use lockswap_study::runner::{Interrupt, Program};
-use lockswap_study::summary;
 
 use super::curve::{Curve, Point, Role, Run, SCHEMA};
-use crate::asl::{slo_variable, AslArgs, Fifo, Slo};
-use crate::compare::{bar, plain_failed};
-use crate::error::UserError;
 use crate::latencies::{Figures, Latencies, LatencyFile};
-use crate::selection::{Selection, PLAIN, VARIABLES};
-
-/// A target that every epoch meets.
-const NO_TARGET: Ns = lockswap_platform::LONGEST_DURATION;
+use crate::machine::Machine;
+use crate::metric::Metric;
+use crate::model::{Comparison, Measure, Phase};
+use crate::plan::{self, Observer, Plan, Variant};
+use crate::runner::Interrupt;
+use crate::summary;
 
 /// What to measure.
 pub struct Setting {
@@ -36,10 +28,14 @@ pub struct Setting {
     pub regex: Option<String>,
     /// The same, compiled.
     pub metric: Option<Metric>,
-    /// The lock below, and the longest window.
-    pub asl: AslArgs,
+    /// Id of LibASL over the lock below.
+    pub lock: String,
+    /// Id of the lock below.
+    pub fifo: String,
     /// Longest run.
     pub timeout: Option<Duration>,
+    /// Version of lockswap, for the results.
+    pub version: String,
 }
 
 /// How measuring ended.
@@ -53,38 +49,71 @@ pub enum Ending {
     },
 }
 
-/// Is told of the curve, and whether it is done.
-pub type Keep<'a> = dyn FnMut(&Curve, bool) + 'a;
+/// Why nothing was measured.
+pub enum Failure {
+    /// The program does not even run without lockswap.
+    Plain {
+        /// What there is of its runs.
+        comparison: Box<Comparison>,
+        /// What it did.
+        problem: String,
+        /// Which of them.
+        variant: usize,
+    },
+    /// It does not do what has to be measured.
+    Unfit {
+        /// What is wrong.
+        what: String,
+        /// What to do about it.
+        remedy: String,
+    },
+}
 
-/// Measures; `keep` hears of the curve after each run.
-pub fn measure<'a>(
-    setting: &'a Setting,
+/// Hears how measuring goes on.
+pub trait Watch {
+    /// So many runs will be made.
+    fn begin(&mut self, runs: u64);
+    /// A run of this point begins.
+    fn starting(&mut self, point: &Point, curve: &Curve);
+    /// A run has ended. `curve` is what there is so far, once the program is known to be fit.
+    fn measured(&mut self, curve: Option<&Curve>);
+}
+
+/// The references, without the library first, then the targets.
+pub fn points(slos: &[Ns]) -> Vec<Point> {
+    let references = [Role::Pthread, Role::Fifo, Role::NoTarget].map(|role| Point::new(role, None));
+    let targets = slos.iter().map(|slo| Point::new(Role::Target, Some(*slo)));
+    references.into_iter().chain(targets).collect()
+}
+
+/// Measures the program at each of the `points`, as one of the `variants` each; their library records in `file`.
+///
+/// # Errors
+/// The program is not fit for it.
+pub fn measure(
+    setting: &Setting,
+    (points, variants): (Vec<Point>, &[Variant]),
+    file: LatencyFile,
     interrupt: &Interrupt,
-    keep: &'a mut Keep<'a>,
-) -> anyhow::Result<(Curve, Ending)> {
-    let file = LatencyFile::create().map_err(|error| {
-        let remedy = "set TMPDIR to a folder that you can write to, on a disk that is not full";
-        UserError::new(format!("cannot record latencies: {error}"), remedy)
-    })?;
-    let points = points(setting);
-    let variants: Vec<Variant> = points.iter().map(|point| variant(setting, point, &file)).collect::<Result<_, _>>()?;
-    let progress = bar(2 + u64::from(setting.runs) * variants.len() as u64);
+    watch: &mut dyn Watch,
+) -> Result<(Curve, Ending), Failure> {
+    watch.begin(2 + u64::from(setting.runs) * variants.len() as u64);
     let curve = Curve {
         schema: SCHEMA,
-        tool_version: env!("CARGO_PKG_VERSION").into(),
+        tool_version: setting.version.clone(),
         started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
         machine: Machine::here(),
         command: setting.command.iter().map(|a| a.to_string_lossy().into_owned()).collect(),
         epoch: setting.epoch,
-        lock: setting.asl.asl_fifo.unwrap_or(Fifo::Mcs).asl().into(),
-        fifo: setting.asl.asl_fifo.unwrap_or(Fifo::Mcs).alone().into(),
+        lock: setting.lock.clone(),
+        fifo: setting.fifo.clone(),
         metric: setting.regex.clone(),
         runs: setting.runs,
         complete: false,
         points,
         knee_slo_ns: None,
     };
-    let mut watcher = Watcher { setting, file, progress, curve, entered: Vec::new(), keep: None };
+    let mut watcher = Watcher { setting, file, watch, curve, entered: Vec::new(), fit: false };
 
     // The first two, once and uncounted: does the program work, and does it enter the epoch?
     let ending = watcher.execute(&variants[..2], 1, interrupt)?;
@@ -94,85 +123,49 @@ pub fn measure<'a>(
     watcher.check_entered()?;
     watcher.curve.points.iter_mut().for_each(|point| point.runs.clear());
 
-    watcher.keep = Some(keep);
-    let ending = watcher.execute(&variants, setting.runs, interrupt)?;
+    watcher.fit = true;
+    let ending = watcher.execute(variants, setting.runs, interrupt)?;
     watcher.curve.complete = matches!(ending, Ending::Complete);
     watcher.curve.summarise();
-    watcher.progress.finish_and_clear();
     Ok((watcher.curve, ending))
-}
-
-/// The references, without the library first, then the targets.
-fn points(setting: &Setting) -> Vec<Point> {
-    let references = [Role::Pthread, Role::Fifo, Role::NoTarget].map(|role| Point::new(role, None));
-    let targets = setting.slos.iter().map(|slo| Point::new(Role::Target, Some(*slo)));
-    references.into_iter().chain(targets).collect()
-}
-
-fn variant(setting: &Setting, point: &Point, file: &LatencyFile) -> Result<Variant, UserError> {
-    let fifo = setting.asl.asl_fifo.unwrap_or(Fifo::Mcs);
-    let lock = match point.role {
-        Role::Pthread => PLAIN,
-        Role::Fifo => fifo.alone(),
-        Role::NoTarget | Role::Target => fifo.asl(),
-    };
-    let selection = Selection { lock: Some(lock.into()), rwlock: None, spin: None };
-    let mut envs = selection.environment()?;
-    let stray = VARIABLES
-        .into_iter()
-        .chain(["LOCKSWAP_STATS", "LOCKSWAP_ONLY"])
-        .filter(|v| !envs.iter().any(|(name, _)| name == v));
-    let stray: Vec<_> = stray.map(|name| (name.into(), None)).collect();
-    envs.extend(stray);
-    envs.push(file.variable());
-    envs.extend(setting.asl.environment());
-    let target = match point.role {
-        Role::Pthread | Role::Fifo => None,
-        Role::NoTarget => Some(NO_TARGET),
-        Role::Target => point.slo_ns,
-    };
-    if let Some(ns) = target {
-        envs.push(slo_variable(&[Slo { id: setting.epoch, ns }]));
-    }
-    Ok(Variant::new(lock, !selection.is_plain(), Program { args: setting.command.clone(), envs }))
 }
 
 /// Collects what runs record.
 struct Watcher<'a> {
     setting: &'a Setting,
     file: LatencyFile,
-    progress: ProgressBar,
+    watch: &'a mut dyn Watch,
     curve: Curve,
     /// All epochs that the program has entered so far.
     entered: Vec<i32>,
-    keep: Option<&'a mut Keep<'a>>,
+    /// Whether it enters the one that is measured.
+    fit: bool,
 }
 
 impl Watcher<'_> {
-    fn execute(&mut self, variants: &[Variant], runs: u32, interrupt: &Interrupt) -> anyhow::Result<Ending> {
+    fn execute(&mut self, variants: &[Variant], runs: u32, interrupt: &Interrupt) -> Result<Ending, Failure> {
         let mut plan = Plan::new(self.curve.command.clone(), variants.to_vec());
         if let Some(regex) = &self.setting.regex {
             plan.measures = vec![Measure::metric(0, "throughput", regex, "", false)];
         }
         plan.metrics = self.setting.metric.iter().cloned().collect();
         (plan.runs, plan.warmup, plan.timeout) = (runs, 0, self.setting.timeout);
-        let (comparison, ending) = plan::execute(&plan, env!("CARGO_PKG_VERSION"), Some(interrupt), self);
+        let (comparison, ending) = plan::execute(&plan, &self.setting.version, Some(interrupt), self);
         match ending {
             plan::Ending::Complete => Ok(Ending::Complete),
-            plan::Ending::Interrupted { signal } => {
-                self.progress.finish_and_clear();
-                Ok(Ending::Interrupted { signal })
-            }
+            plan::Ending::Interrupted { signal } => Ok(Ending::Interrupted { signal }),
             plan::Ending::PlainFailed { problem, variant } => {
-                self.progress.finish_and_clear();
-                Err(plain_failed(&comparison, &problem, variant).into())
+                Err(Failure::Plain { comparison: Box::new(comparison), problem, variant })
             }
-            plan::Ending::CommandFailed { problem } => Err(anyhow::Error::msg(problem)),
+            // There are no commands around these runs.
+            plan::Ending::CommandFailed { problem } => {
+                Err(Failure::Unfit { what: problem, remedy: "run it by hand in the shell".into() })
+            }
         }
     }
 
     /// Whether the run on the lock below entered the epoch, on a little core.
-    fn check_entered(&self) -> Result<(), UserError> {
+    fn check_entered(&self) -> Result<(), Failure> {
         let epoch = self.setting.epoch;
         let program = self.curve.command.first().map_or("", String::as_str);
         let Some(run) = self.curve.reference(Role::Fifo).and_then(|point| point.runs.last()) else { return Ok(()) };
@@ -182,7 +175,7 @@ impl Watcher<'_> {
                 what += "; it wrote to stderr:";
                 tail.lines().for_each(|line| what += &format!("\n    {line}"));
             }
-            (what, "try another lock below with --asl-fifo")
+            (what, "try another lock below, as in --lock asl:fifo=ticket")
         } else if self.entered.is_empty() {
             let remedy = "mark the epoch with lockswap_epoch_start and lockswap_epoch_end (docs/epochs.md); \
                           'lockswap doctor PROGRAM' says whether the preload library can work on it";
@@ -196,8 +189,7 @@ impl Watcher<'_> {
         } else {
             return Ok(());
         };
-        self.progress.finish_and_clear();
-        Err(UserError::new(what, remedy))
+        Err(Failure::Unfit { what, remedy: remedy.into() })
     }
 
     fn add(&mut self, index: usize, comparison: &Comparison, latencies: Latencies) {
@@ -225,9 +217,7 @@ impl Watcher<'_> {
 
 impl Observer for Watcher<'_> {
     fn starting(&mut self, index: usize, _: &Variant, _: Phase) {
-        let point = &self.curve.points[index];
-        let name = super::report::name(point, &self.curve);
-        self.progress.set_message(name);
+        self.watch.starting(&self.curve.points[index], &self.curve);
     }
 
     fn measured(&mut self, index: usize, comparison: &mut Comparison) {
@@ -235,10 +225,9 @@ impl Observer for Watcher<'_> {
         let latencies = self.file.read().unwrap_or(Latencies { epochs: Vec::new(), unrecorded: 0 });
         let _ = self.file.renew();
         self.add(index, comparison, latencies);
-        self.progress.inc(1);
-        if let Some(keep) = &mut self.keep {
+        if self.fit {
             self.curve.summarise();
-            keep(&self.curve, false);
         }
+        self.watch.measured(self.fit.then_some(&self.curve));
     }
 }

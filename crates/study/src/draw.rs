@@ -1,30 +1,17 @@
-//! The files that a comparison is written to.
+//! Pictures of a comparison.
 
 use lockswap_plot::{Axis, Chart, Emphasis, Look, Reference, Row as Bar, Rows, Series};
-use lockswap_study::export::render;
-use lockswap_study::model::Comparison;
-use lockswap_study::summary::{self, Judgement, Row};
 
-use crate::outputs::{Outputs, Wanted};
-use crate::picture;
-use crate::selection::PLAIN;
+use crate::model::{Comparison, BASELINE};
+use crate::summary::{self, Judgement, Row};
 
-/// Writes the comparison as it stands to all files; pictures only when all is `done`.
-pub fn write(outputs: &mut Outputs, comparison: &Comparison, done: bool) {
-    outputs.write(done, |wanted| match wanted {
-        Wanted::Data(format) => render(format, comparison).map(String::into_bytes),
-        Wanted::Picture(look) => Ok(draw(comparison, look)),
-    });
-}
-
-/// The ratios: over the parameter of a sweep where there is one of numbers, else a row for each lock.
-fn draw(comparison: &Comparison, look: Look) -> Vec<u8> {
+/// A picture of the ratios, with this last line: over the parameter of a sweep where there is one of numbers, else a row for each lock.
+pub fn draw(comparison: &Comparison, footer: String, look: Look) -> Vec<u8> {
     let Some(rows) = comparison.summary.first() else { return Vec::new() };
     let axis = match comparison.measures.first() {
-        Some(measure) => format!("{}, times as good as {PLAIN}'s (above 1 is better)", measure.name),
+        Some(measure) => format!("{}, times as good as {BASELINE}'s (above 1 is better)", measure.name),
         None => String::new(),
     };
-    let footer = picture::footer(&[format!("seed {}", comparison.seed)]);
     match over_parameter(comparison, rows, &axis) {
         Some(chart) => Chart { footer, ..chart }.render(look),
         None => {
@@ -39,7 +26,7 @@ fn bar(row: &Row) -> Bar {
         true => row.lock.clone(),
         false => format!("{}, {}", row.lock, summary::in_words(&row.setting)),
     };
-    if row.lock == PLAIN {
+    if row.lock == BASELINE {
         return Bar::new(label, 1.0).emphasis(Emphasis::Baseline).note("the baseline");
     }
     let bar = match (row.ratio, row.ratio_low, row.ratio_high) {
@@ -60,7 +47,7 @@ fn over_parameter(comparison: &Comparison, rows: &[Row], axis: &str) -> Option<C
     let name = &rows.first()?.setting.first()?.0;
     let x = if numbers.iter().all(|number| *number > 0.0) { Axis::log(name) } else { Axis::linear(name) };
     let mut chart = Chart::new(comparison.name.clone(), x, Axis::log(axis));
-    let mut drawn: Vec<&str> = vec![PLAIN];
+    let mut drawn: Vec<&str> = vec![BASELINE];
     for lock in rows.iter().map(|row| row.lock.as_str()) {
         if drawn.contains(&lock) {
             continue;
@@ -71,6 +58,6 @@ fn over_parameter(comparison: &Comparison, rows: &[Row], axis: &str) -> Option<C
         let band = own.iter().filter_map(|(number, row)| Some((*number, row.ratio_low?, row.ratio_high?)));
         chart.series.push(Series::new(lock, points).with_band(band));
     }
-    chart.references.push(Reference::horizontal(1.0, PLAIN));
+    chart.references.push(Reference::horizontal(1.0, BASELINE));
     Some(chart)
 }

@@ -8,11 +8,11 @@ use std::path::Path;
 
 use lockswap_locks::asymmetric::latency::{self, FILE_WORDS};
 use lockswap_platform::{CoreKind, LONGEST_DURATION};
-use lockswap_study::mapped;
 use serde::Serialize;
 use tempfile::TempPath;
 
-use crate::asl::time_in_words;
+use crate::mapped;
+use crate::summary::time_in_words;
 
 const PREFIX: &str = "lockswap-latencies-";
 

@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io;
 
 use lockswap_locks::counters::FILE_BYTES;
-use lockswap_study::mapped;
 use tempfile::NamedTempFile;
 
 use crate::latencies::{Latencies, LatencyFile};
+use crate::mapped;
 
 /// The files for counters and for the latencies of epochs.
 pub struct Counting {

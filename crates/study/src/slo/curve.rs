@@ -1,12 +1,15 @@
 //! What was measured, and what it says.
 
+use std::collections::BTreeMap;
+
 use lockswap_platform::Ns;
-use lockswap_study::machine::Machine;
-use lockswap_study::model::Sample;
-use lockswap_study::stats::median;
 use serde::Serialize;
 
 use crate::latencies::Figures;
+use crate::machine::Machine;
+use crate::model::{Sample, BASELINE};
+use crate::stats::{median, Difference};
+use crate::summary::time_in_words;
 
 /// Version of the JSON shape; it grows when a key changes its meaning or goes away.
 pub const SCHEMA: u32 = 1;
@@ -18,7 +21,7 @@ const KNEE: f64 = 0.9;
 /// The least gain worth a knee, as a factor on the throughput of the lock below.
 const WORTH: f64 = 1.05;
 
-/// An epoch over a range of targets. Serialised with serde it is the JSON of `lockswap slo --export-json`.
+/// An epoch over a range of targets. Serialised with serde it is the JSON of `lockswap slo --export FILE.json`.
 #[derive(Serialize)]
 pub struct Curve {
     /// [`SCHEMA`] of the writer.
@@ -60,6 +63,13 @@ pub struct Point {
     pub good_runs: usize,
     /// Throughput: the metric, or epochs per second.
     pub throughput: Option<f64>,
+    /// How many times the throughput of the lock below, estimated from the rounds in which both had a good run (Hodges and
+    /// Lehmann, as in `lockswap compare`).
+    pub ratio: Option<f64>,
+    /// The lower end of the ratio's 95 % confidence interval, where there are rounds enough for one.
+    pub ratio_low: Option<f64>,
+    /// Its upper end.
+    pub ratio_high: Option<f64>,
     /// The epoch on big cores, if it ran there.
     pub big: Option<Medians>,
     /// The epoch on little cores, if it ran there.
@@ -128,7 +138,8 @@ impl Point {
     /// A point without runs.
     pub fn new(role: Role, slo_ns: Option<Ns>) -> Self {
         let (big, little, problems, runs) = (None, None, Vec::new(), Vec::new());
-        Point { role, slo_ns, good_runs: 0, throughput: None, big, little, problems, runs }
+        let (throughput, ratio, ratio_low, ratio_high) = (None, None, None, None);
+        Point { role, slo_ns, good_runs: 0, throughput, ratio, ratio_low, ratio_high, big, little, problems, runs }
     }
 
     /// The runs that count.
@@ -160,17 +171,46 @@ impl Point {
         self.problems = problems;
     }
 
+    /// Computes the ratio to the runs of the lock below, given by round.
+    fn compare(&mut self, fifo: &BTreeMap<u32, f64>, uses_metric: bool) {
+        let own = throughputs(self, uses_metric);
+        let both: Vec<_> = own.iter().filter_map(|(round, own)| Some((*own, *fifo.get(round)?))).collect();
+        let found = Difference::of(&both);
+        let interval = found.and_then(|difference| difference.ratio_interval());
+        self.ratio = found.and_then(|difference| difference.ratio());
+        (self.ratio_low, self.ratio_high) = (interval.map(|ends| ends.0), interval.map(|ends| ends.1));
+    }
+
     /// Whether little cores keep the target; `None` where there is no target, or no little core.
     pub fn is_met(&self) -> Option<bool> {
         Some(self.little.as_ref()?.p99_ns <= MET * self.slo_ns? as f64)
     }
 }
 
+/// The throughput of each round with a good run.
+fn throughputs(point: &Point, uses_metric: bool) -> BTreeMap<u32, f64> {
+    point.good().filter_map(|run| Some((run.sample.round, run.throughput(uses_metric)?))).collect()
+}
+
 impl Curve {
-    /// Computes medians and knee from the runs.
+    /// How a point is called in tables.
+    pub fn name_of(&self, point: &Point) -> String {
+        match (point.role, point.slo_ns) {
+            (Role::Pthread, _) => BASELINE.into(),
+            (Role::Fifo, _) => self.fifo.clone(),
+            (Role::NoTarget, _) => "no target".into(),
+            (Role::Target, slo) => time_in_words(slo.unwrap_or_default() as f64),
+        }
+    }
+
+    /// Computes medians, ratios and knee from the runs.
     pub fn summarise(&mut self) {
         let uses_metric = self.metric.is_some();
         self.points.iter_mut().for_each(|point| point.summarise(uses_metric));
+        let fifo = self.reference(Role::Fifo).map(|fifo| throughputs(fifo, uses_metric)).unwrap_or_default();
+        for point in self.points.iter_mut().filter(|point| point.role != Role::Fifo) {
+            point.compare(&fifo, uses_metric);
+        }
         self.knee_slo_ns = self.knee().and_then(|point| point.slo_ns);
     }
 
@@ -231,9 +271,9 @@ pub fn targets(from: Ns, to: Ns, steps: u32) -> Vec<Ns> {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(super) mod tests {
     use super::*;
-    use lockswap_study::model::{Exit, Phase, Usage};
+    use crate::model::{Exit, Phase, Usage};
 
     /// A run with this throughput and these 99th percentiles on big and little cores.
     pub fn run(throughput: f64, big: f64, little: f64) -> Run {
@@ -322,6 +362,29 @@ pub mod tests {
         let missed = [(10_000, 200.0, 14_000.0), (20_000, 200.0, 19_000.0)];
         assert_eq!(curve(100.0, &missed).knee_slo_ns, Some(20_000), "a target that is not met is no target");
         assert_eq!(curve(100.0, &[]).knee_slo_ns, None);
+    }
+
+    #[test]
+    fn ratios_are_those_of_the_rounds() {
+        let mut curve = curve(100.0, &[(10_000, 150.0, 9_000.0)]);
+        // The machine slows down from round to round, the lock below and the target alike.
+        for (index, factor) in [(0, 1.0), (2, 1.5)] {
+            let round = |round: u32| {
+                let mut run = run(100.0 * factor / f64::from(round + 1), 1.0, 1.0);
+                run.sample.round = round;
+                run
+            };
+            curve.points[index].runs = (0..6).map(round).collect();
+        }
+        curve.summarise();
+        let ends = |point: &Point| (point.ratio, point.ratio_low.zip(point.ratio_high));
+        assert_eq!(ends(&curve.points[0]), (None, None));
+        let (ratio, interval) = ends(&curve.points[2]);
+        assert!((ratio.unwrap() - 1.5).abs() < 1e-9);
+        assert!(interval.is_some_and(|(low, high)| (low - 1.5).abs() < 1e-9 && (high - 1.5).abs() < 1e-9));
+        curve.points[2].runs.truncate(5);
+        curve.summarise();
+        assert_eq!(ends(&curve.points[2]).1, None, "five rounds give no interval");
     }
 
     #[test]
