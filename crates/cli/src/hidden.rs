@@ -11,9 +11,9 @@ use lockswap_workloads::kv;
 use lockswap_workloads::pthread::{Kind, Mutex};
 use lockswap_workloads::torture::{self, Config, Focus};
 
-use crate::little::Little;
 use crate::terminal::print;
 use crate::torture::Counts;
+use lockswap_workloads::little::Little;
 
 /// Name of the built-in workload's subcommand.
 pub const KEY_VALUE: &str = "__kv";

@@ -339,7 +339,7 @@ fn latencies(report: &Report, class: &str, slo: Option<Ns>) -> [String; 6] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::little::Little;
+    use lockswap_workloads::little::Little;
 
     fn args(bench: u8, little: &str) -> EpochsArgs {
         let options = Options { little: little.parse::<Little>().ok(), ..Options::default() };

@@ -4,7 +4,6 @@
 use super::job::{environment, Environment, Job, Work};
 use super::Common;
 use crate::error::{UserError, USAGE};
-use crate::little::{self, Little};
 use crate::setting::pair;
 use crate::{duration, selection, terminal};
 use anyhow::Context;
@@ -16,6 +15,7 @@ use lockswap_study::machine::Machine;
 use lockswap_workloads::affinity;
 use lockswap_workloads::crew::Timing;
 use lockswap_workloads::hardware::Seat;
+use lockswap_workloads::little::{self, Little};
 use lockswap_workloads::report::{summary, Report};
 use lockswap_workloads::workload::Workload;
 
@@ -66,7 +66,7 @@ impl Options {
     /// Where threads are pinned; `always`: also where nobody asked for it.
     pub fn seats(&self, always: bool) -> Result<Vec<Seat>, UserError> {
         match &self.little {
-            Some(little) => little.seats(),
+            Some(little) => Ok(little.seats()?),
             None if self.pin || always => {
                 Ok(affinity::allowed().into_iter().map(|cpu| Seat { cpu, pace: 1.0 }).collect())
             }
