@@ -14,8 +14,8 @@ use lockswap_workloads::kv;
 use lockswap_workloads::pthread::{Kind, Mutex};
 use lockswap_workloads::report::Report;
 
-use crate::little::Little;
 use crate::terminal::print;
+use lockswap_workloads::little::Little;
 
 /// Arguments of the built-in workload.
 #[derive(clap::Args)]
