@@ -9,11 +9,6 @@ mod simulator;
 mod single;
 mod workloads;
 
-// For `sim validate`, which has not moved yet.
-pub use crate::places::look_around;
-pub use lockswap_experiment::hardware::page::rate;
-pub use lockswap_study::stats::Quartiles;
-
 use crate::duration;
 use crate::error::{UserError, USAGE};
 use crate::little::Little;

@@ -32,6 +32,14 @@ pub struct OutputArgs {
     export_md: Option<PathBuf>,
 }
 
+impl OutputArgs {
+    /// Whether anything but the table is asked for.
+    pub fn is_asked(&self) -> bool {
+        let old = [&self.export_json, &self.export_csv, &self.export_md];
+        self.format != Print::Table || !self.export.is_empty() || old.into_iter().any(Option::is_some)
+    }
+}
+
 /// What goes to standard output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Print {
@@ -55,6 +63,24 @@ impl Print {
             Print::Csv => Some(Format::Csv),
             Print::Md => Some(Format::Markdown),
         }
+    }
+}
+
+/// Arguments of a command that prints words or JSON, and nothing else.
+#[derive(clap::Args, Clone, Debug)]
+pub struct JsonArgs {
+    /// What is printed: words for people, or a JSON object
+    #[arg(long, value_name = "FORM", default_value = "table", value_parser = ["table", "json"])]
+    format: String,
+    /// Short for --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+}
+
+impl JsonArgs {
+    /// Whether JSON is printed.
+    pub fn is_json(&self) -> bool {
+        self.json || self.format == "json"
     }
 }
 

@@ -5,7 +5,7 @@ use lockswap_machine::topology::Group;
 use lockswap_platform::set_place;
 use lockswap_workloads::crew::Place;
 
-use crate::topo::machine;
+use lockswap_machine as machine;
 
 /// Tells this process what the preload library finds out by itself, which CPUs are near each other and which are little;
 /// where the CPUs lie, by number: nothing where the machine does not tell.

@@ -132,7 +132,8 @@ fn lines_at(table: &Table, columns: Option<u16>) -> String {
     // Up to the lock, which stands behind what tells settings apart, and numbers of threads behind it.
     let is_lock = |heading: &String| ["lock", "rwlock"].contains(&heading.as_str());
     let lock = headings.iter().take(5).position(is_lock).map_or(1, |place| place + 1);
-    let about = lock + headings.iter().skip(lock).take_while(|heading| *heading == "threads").count();
+    let about =
+        lock + headings.iter().skip(lock).take_while(|heading| ["with", "threads"].contains(&heading.as_str())).count();
     let about_width: usize = widths.iter().take(about).sum();
     let mut parts: Vec<Vec<usize>> = Vec::new();
     let mut used = columns;

@@ -47,7 +47,7 @@ pub fn run(common: &Common) -> anyhow::Result<ExitCode> {
             let speed = &mut speeds[index];
             bar.set_message(format!("{}, {} threads", speed.lock, speed.threads));
             let lock = speed.lock;
-            speed.measure()?.map_err(|failure| anyhow::anyhow!(crate::sim::why(&failure))).context(lock)?;
+            speed.measure()?.map_err(|failure| anyhow::anyhow!("{failure}")).context(lock)?;
             bar.inc(1);
             outputs.write(false, |wanted| content(&speeds, wanted));
             if interrupt.signal().is_some() {
