@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use indicatif::ProgressBar;
 use lockswap_experiment::simulated::plan::role;
+use lockswap_experiment::validate::hardware::Run;
 use lockswap_experiment::validate::plan::{callable, workload, Plan, Wanted as Comparison};
 use lockswap_experiment::validate::rounds::{self, Measured};
 use lockswap_experiment::validate::{output, simulate, Findings, Watch};
@@ -23,7 +24,7 @@ use crate::error::UserError;
 use crate::outputs::{OutputArgs, Outputs, Wanted};
 use crate::selection::no_such_lock;
 use crate::setting::pair;
-use crate::{hidden, terminal};
+use crate::terminal;
 
 const EXAMPLES: &str = "\
 Each lock's throughput is divided by the geometric mean over all locks of the same workload and
@@ -137,7 +138,9 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> anyhow::Result<ExitCode>
     say(&format!("about {}", plan.estimate()));
     let progress = Shown(bar(rounds::runs(&plan)));
     let interrupted = || interrupt.signal().is_some();
-    let measured = rounds::measure(&plan, &host, &hidden::measured, &progress, &interrupted).map_err(host::failed)?;
+    let program = std::env::current_exe()?;
+    let make = |run: &Run, time| run.measured(&program, time).map_err(|error| error.to_string());
+    let measured = rounds::measure(&plan, &host, &make, &progress, &interrupted).map_err(host::failed)?;
     progress.0.finish_and_clear();
     let hardware = hardware_alone(&plan, &measured);
     let end = |signal| {
