@@ -104,13 +104,16 @@ fn mark(lock: &Verdict) -> &'static str {
     }
 }
 
+/// A name for some numbers of threads, and which they are.
+type Wanted = (&'static str, fn(u32) -> bool);
+
 /// The ratios of all locks, of those with one thread, and of those with several.
 fn summary(findings: &Findings) -> Table {
     let headings = ["count", "median", "quartiles", "95 %", "noise", "in 1.1", "in 1.25", "in 2", "tau"];
     let numbers = headings.into_iter().chain(["pairs in order"]).map(|heading| (heading, true));
     let columns: Vec<(&str, bool)> = std::iter::once(("ratio", false)).chain(numbers).collect();
-    let wanted: [(&str, fn(u32) -> bool); 3] = [("all", |_| true), ("1 thread", |n| n == 1), ("more", |n| n > 1)];
-    let row = |(name, wanted): (&str, fn(u32) -> bool)| {
+    let wanted: [Wanted; 3] = [("all", |_| true), ("1 thread", |n| n == 1), ("more", |n| n > 1)];
+    let row = |(name, wanted): Wanted| {
         let summary = findings.summary(wanted)?;
         let Spread { count, quartiles: Quartiles { lower, median, upper }, range: [low, high], within } =
             summary.spread;
