@@ -72,7 +72,10 @@ fn calls_before_the_environment_is_there() {
     let outcome = preloaded(&program, &[("LOCKSWAP_LOCK", "no-such-lock")], &[]);
     assert_eq!(outcome.status.and_then(|status| status.code()), Some(127), "{}", outcome.tail());
     assert!(outcome.stderr.contains("LOCKSWAP_LOCK=no-such-lock names no mutex lock"), "{}", outcome.stderr);
-    assert!(outcome.stderr.contains(" mcs_spin "), "{}", outcome.stderr);
+    assert!(outcome.stderr.ends_with("mutex lock; 'lockswap list' shows all\n"), "{}", outcome.stderr);
+    let outcome = preloaded(&program, &[("LOCKSWAP_LOCK", "CLH")], &[]);
+    let said = "LOCKSWAP_LOCK=CLH names no mutex lock; did you mean 'clh_spin', 'clh_stp' or 'clh-ls'? 'lockswap list' shows all";
+    assert!(outcome.stderr.contains(said), "{}", outcome.stderr);
 
     let statistics = counted("mcs_spin", &program);
     assert_eq!(statistics["replaced"]["mutex"], 1, "{statistics}");

@@ -4,12 +4,14 @@ use std::ffi::OsString;
 use std::io;
 use std::process::{Command, ExitCode};
 
+use lockswap_experiment::hardware::child;
 use lockswap_inspect::{examine, here, Error, Finding, Report, Status};
 use lockswap_study::machine::Machine;
 
 use crate::error::UserError;
+use crate::outputs::JsonArgs;
 use crate::terminal::{self, visible};
-use crate::{hidden, library, selection};
+use crate::{library, selection};
 
 /// Says whether lockswap can work here, and on a program, and if not, what to do about it.
 #[derive(clap::Args)]
@@ -21,11 +23,10 @@ Exit status: 0 if it can work, 1 if it cannot.
 Examples:
   lockswap doctor                 this machine
   lockswap doctor ./server        this machine and a program
-  lockswap doctor --json python3")]
+  lockswap doctor --format json python3")]
 pub struct DoctorArgs {
-    /// Prints a JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    printed: JsonArgs,
     /// Program to examine, searched in PATH if it has no slash
     #[arg(value_name = "PROGRAM")]
     program: Option<OsString>,
@@ -38,7 +39,7 @@ pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     let examine = |name| examine(name, library::EMBEDDED.image).map_err(UserError::from);
     let program = args.program.as_deref().map(examine).transpose()?;
     let report = Report::new(machine, here, program);
-    let text = if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { words(&report) };
+    let text = if args.printed.is_json() { serde_json::to_string_pretty(&report)? + "\n" } else { words(&report) };
     terminal::print(&text)?;
     Ok(if report.works { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -46,7 +47,7 @@ pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
 /// This command, telling whether the preload library is in its process; the user's choice of locks is not tried.
 fn attempt() -> io::Result<Command> {
     let mut attempt = Command::new(std::env::current_exe()?);
-    attempt.arg(hidden::LOADED);
+    attempt.arg(child::LOADED);
     selection::VARIABLES.iter().chain(&["LOCKSWAP_ONLY"]).for_each(|name| {
         attempt.env_remove(name);
     });

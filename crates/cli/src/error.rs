@@ -23,6 +23,11 @@ impl UserError {
         Self { what: what.into(), remedy: remedy.into(), status: 1 }
     }
 
+    /// The same with one more thing that may help.
+    pub fn or_else(self, remedy: &str) -> Self {
+        Self { remedy: format!("{}; {remedy}", self.remedy), ..self }
+    }
+
     /// The same with another exit status.
     pub fn with_status(self, status: u8) -> Self {
         Self { status, ..self }
@@ -33,6 +38,20 @@ impl From<Invalid> for UserError {
     /// Wrong usage: something in the arguments cannot be used.
     fn from(invalid: Invalid) -> Self {
         Self::new(invalid.what, invalid.remedy).with_status(USAGE)
+    }
+}
+
+impl From<lockswap_machine::Error> for UserError {
+    fn from(error: lockswap_machine::Error) -> Self {
+        use lockswap_machine::{Error, CPUS};
+        let what = error.to_string();
+        match error {
+            Error::Unreadable { .. } => {
+                UserError::new(what, format!("name a copy of /sys that holds {CPUS}, see 'lockswap topo --help'"))
+            }
+            Error::Setting { name, .. } => UserError::new(what, format!("change or unset {name}")).with_status(USAGE),
+            Error::NoBig { .. } => UserError::new(what, "name some of them, or unset LOCKSWAP_BIG").with_status(USAGE),
+        }
     }
 }
 
@@ -52,11 +71,22 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let mut text = format!("error: {error:#}\n");
-    let known = error.downcast_ref::<UserError>();
-    if let Some(known) = known {
-        text += &format!("  remedy: {}\n", known.remedy);
+    let known = known(error);
+    if let Some((remedy, _)) = &known {
+        text += &format!("  remedy: {remedy}\n");
     }
     // Stderr may be closed; there is nowhere else to complain.
     let _ = io::Write::write_all(&mut io::stderr(), text.as_bytes());
-    ExitCode::from(known.map_or(1, |k| k.status))
+    ExitCode::from(known.map_or(1, |(_, status)| status))
+}
+
+/// The remedy of an error that has one, and the exit status. The libraries' own errors reach this place, too.
+fn known(error: &anyhow::Error) -> Option<(String, u8)> {
+    let parts = |error: UserError| (error.remedy, error.status);
+    let invalid = || error.downcast_ref::<Invalid>().cloned().map(UserError::from);
+    let machine = || error.downcast_ref::<lockswap_machine::Error>().cloned().map(UserError::from);
+    match error.downcast_ref::<UserError>() {
+        Some(known) => Some((known.remedy.clone(), known.status)),
+        None => invalid().or_else(machine).map(parts),
+    }
 }

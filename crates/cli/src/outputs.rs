@@ -66,6 +66,24 @@ impl Print {
     }
 }
 
+/// Arguments of a command that prints words or JSON, and nothing else.
+#[derive(clap::Args, Clone, Debug)]
+pub struct JsonArgs {
+    /// What is printed: words for people, or a JSON object
+    #[arg(long, value_name = "FORM", default_value = "table", value_parser = ["table", "json"])]
+    format: String,
+    /// Short for --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+}
+
+impl JsonArgs {
+    /// Whether JSON is printed.
+    pub fn is_json(&self) -> bool {
+        self.json || self.format == "json"
+    }
+}
+
 /// The extensions of all forms. A command that has fewer names those that it has.
 pub const ALL_FORMS: &[&str] = &["json", "csv", "md", "html", "svg", "png"];
 

@@ -1,4 +1,4 @@
-//! Files with pictures.
+//! How pictures look, and files that are written as a whole.
 
 use std::path::Path;
 
@@ -58,7 +58,7 @@ impl Picture {
     /// Checks the file's name and place.
     pub fn prepare(path: &Path) -> Result<Self, UserError> {
         let format = Format::of(path).map_err(|error| {
-            UserError::new(error.to_string(), "name it so, for instance map.svg").with_status(USAGE)
+            UserError::new(error.to_string(), "name it so, for instance curve.svg").with_status(USAGE)
         })?;
         Ok(Self { format, file: prepare(path)? })
     }

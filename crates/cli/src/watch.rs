@@ -15,8 +15,6 @@ use lockswap_machine::topology::{Topology, Wanted};
 use lockswap_platform::{CoreKind, Place, MAX_CPUS};
 use rustix::fs::{fcntl_add_seals, memfd_create, MemfdFlags, SealFlags};
 
-use crate::topo;
-
 /// How often the machine is read again: it costs some 3 ms with 256 CPUs.
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -31,7 +29,7 @@ impl Watch {
     /// Reads the machine and makes the file. `None` if that is not possible: the program then reads the machine itself,
     /// and says what is wrong with the environment.
     pub fn begin() -> Option<Self> {
-        let settings = topo::settings().ok()?;
+        let settings = lockswap_machine::settings().ok()?;
         let (places, said) = look(&settings)?;
         let file = make(&settings, &said).ok()?;
         let mut watch = Self { file, settings, places: vec![Place::default(); MAX_CPUS] };
@@ -81,11 +79,11 @@ impl Watch {
 
 /// The place of each CPU now, and what there is to say about all of them.
 fn look(settings: &Settings) -> Option<(Vec<Place>, String)> {
-    let folder = lockswap_machine::open(&topo::root()).ok()?;
+    let folder = lockswap_machine::open(&lockswap_machine::root()).ok()?;
     let mut topology = Box::new(Topology::UNKNOWN);
     topology.read(&folder, Some(&settings.allowed), Wanted { all_groups: false, kinds: true });
     settings.apply(&mut topology);
-    let (level, reason) = topo::judge(&folder, &mut topology, settings);
+    let (level, reason) = lockswap_machine::judge(&folder, &mut topology, settings);
     let mut places = vec![Place::default(); MAX_CPUS];
     let summary = find(&topology, level, |cpu, place| places[cpu] = place);
     let kinds = topology.kinds_source();

@@ -1,5 +1,6 @@
 //! Experiments with the locks themselves: workloads on this machine, and on simulated ones.
 //!
+//! - [`hardware`] measures on this machine.
 //! - [`results`] is the form in which both give their results.
 //! - [`simulated`] runs sweeps on simulated machines and draws them; [`claims`] runs what papers claim.
 //! - [`host`] is the simulated machine that resembles this one, and [`validate`] compares the two.
@@ -9,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod claims;
+pub mod hardware;
 pub mod host;
 pub mod results;
 pub mod simulated;

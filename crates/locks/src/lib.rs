@@ -11,6 +11,7 @@ pub mod flat;
 pub mod info;
 pub mod line;
 pub mod load_control;
+pub mod nearest;
 pub mod numa;
 pub mod parameters;
 pub mod queue;

@@ -6,17 +6,23 @@
 //! - [`cgroup`] reads to which CPUs a control group confines a process;
 //! - [`probe`] measures the latency between each two CPUs, [`matrix`] holds it, [`route`] finds the shortest round trip in
 //!   it, and [`stored`] keeps both in a file;
+//! - [`Machine`] is a machine with what locks make of it, read from a folder or a file, [`tree`] draws it, [`kept`] is the file
+//!   that keeps what was measured on it, and [`Data`] is all of that as data;
 //! - [`costs`] measures what single steps cost, for a described machine that resembles this one.
 
 pub mod captured;
 pub mod cgroup;
 pub mod costs;
+mod data;
+pub mod kept;
+mod machine;
 pub mod matrix;
 pub mod probe;
 pub mod route;
 pub mod speed;
 pub mod steps;
 pub mod stored;
+pub mod tree;
 
 use std::ffi::CString;
 use std::fs::File;
@@ -24,7 +30,10 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+pub use data::Data;
+pub use kept::{Kept, RouteHere};
 pub use lockswap_topology::{cpuset, files, kinds, order, places, shared, topology};
+pub use machine::{declared_route, judge, root, settings, Error, Machine, CPUS};
 
 use cpuset::CpuSet;
 use files::{Files, Folder};

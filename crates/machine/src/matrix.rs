@@ -13,10 +13,12 @@
 //! semicolons, or all by blanks. The diagonal is not looked at. Anything that can be read in two ways is refused.
 
 use std::fmt;
+use std::io::{self, ErrorKind};
+use std::path::Path;
 
 use lockswap_platform::MAX_CPUS;
 
-use crate::quoted;
+use crate::{contents, quoted};
 
 /// Latencies between CPUs.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +51,15 @@ fn error<T>(line: usize, what: impl Into<String>) -> Result<T, MatrixError> {
 }
 
 impl Matrix {
+    /// Reads a file; an error says what is wrong with it, and not which file it is.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        let text = contents(path).map_err(|error| match error.kind() {
+            ErrorKind::InvalidData => io::Error::other("it is not text"),
+            _ => error,
+        })?;
+        Self::parse(&text).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+    }
+
     /// A matrix of these CPUs with what `latency` gives for the positions of two in the list, in ns.
     pub fn new(cpus: Vec<usize>, mut latency: impl FnMut(usize, usize) -> f64) -> Self {
         let side = cpus.len();

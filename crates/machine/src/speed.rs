@@ -10,7 +10,11 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lockswap_platform::CoreKind;
+
 use crate::cpuset::CpuSet;
+use crate::kinds::Source;
+use crate::topology::Topology;
 
 /// Turns of each CPU.
 pub const TURNS: usize = 15;
@@ -68,6 +72,16 @@ fn once() -> Duration {
     }
     black_box((a, b, c));
     start.elapsed()
+}
+
+/// Times the loop on each of these CPUs and tells the topology; those that it finds fast, if it finds slower ones. `done` is
+/// called after each turn.
+pub fn find_big(topology: &mut Topology, cpus: &CpuSet, done: impl FnMut()) -> io::Result<Option<CpuSet>> {
+    let speeds = measure(cpus, done)?;
+    let of = |cpu| speeds.iter().find(|speed| speed.0 == cpu).map(|speed| speed.1);
+    let differ = topology.set_speeds(Source::Measured, of);
+    let is_big = |cpu: &usize| topology.kind(*cpu) == CoreKind::Big;
+    Ok(differ.then(|| cpus.iter().filter(is_big).collect()))
 }
 
 #[cfg(test)]

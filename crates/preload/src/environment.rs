@@ -1,10 +1,11 @@
 //! The environment of the process, from wherever it can be read at the time.
 
 use crate::memory;
-use crate::message::{complain, die, Ids, Lossy};
+use crate::message::{complain, die, Lossy};
 use core::ffi::{c_char, c_void, CStr};
+use lockswap_locks::nearest::nearest;
 use lockswap_locks::parameters::{self, Named, Wrong};
-use lockswap_locks::registry::Role;
+use lockswap_locks::registry::{self, Role};
 use lockswap_platform::CpuList;
 
 /// Bytes of `/proc/self/environ` that are read at most.
@@ -122,8 +123,10 @@ impl Environment {
         let shown = Lossy(value.unwrap_or_default().to_bytes());
         match parameters::read(role, text) {
             Ok(named) => named,
-            Err(Wrong::NoLock(_)) => {
-                die(format_args!("{name}={shown} names no {} lock; choose one of: {}", role.name(), Ids(role)))
+            Err(Wrong::NoLock(id)) => {
+                let (role, meant) = (role.name(), nearest(id, registry::ids(role)));
+                let blank = if meant.is_empty() { "" } else { " " };
+                die(format_args!("{name}={shown} names no {role} lock; {meant}{blank}'lockswap list' shows all"))
             }
             Err(wrong) => die(format_args!("{name}={shown}: {wrong}")),
         }

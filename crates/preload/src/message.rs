@@ -3,7 +3,6 @@
 use core::ffi::c_int;
 use core::fmt::{self, Write};
 use core::mem::MaybeUninit;
-use lockswap_locks::registry::{self, Role};
 use syscalls::{syscall, Sysno};
 
 /// Exit status when the environment asks for something that does not exist: as a shell's "command not found".
@@ -60,14 +59,5 @@ impl fmt::Display for Lossy<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let characters = self.0.utf8_chunks().flat_map(|chunk| chunk.valid().chars());
         characters.filter(|character| !character.is_control()).try_for_each(|character| f.write_char(character))
-    }
-}
-
-/// The ids of all locks of one role.
-pub struct Ids(pub Role);
-
-impl fmt::Display for Ids {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        registry::ids(self.0).try_for_each(|id| write!(f, "{id} "))
     }
 }

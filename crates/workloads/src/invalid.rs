@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use lockswap_locks::nearest::nearest;
+
 /// What somebody asked for and cannot have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
@@ -40,46 +42,8 @@ pub fn one_of<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Strin
 
 /// Asks whether one of up to three words of `known` was meant; `None` where none is near.
 pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    let nearest: Vec<String> = nearest(word, known).iter().map(|word| format!("'{word}'")).collect();
-    let (last, others) = nearest.split_last()?;
-    let others = if others.is_empty() { String::new() } else { others.join(", ") + " or " };
-    Some(format!("did you mean {others}{last}?"))
-}
-
-/// What tells how near a word is, the nearest first.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Nearness {
-    /// Only the last character is missing.
-    Whole,
-    /// The word is how the other one begins.
-    Begins,
-    /// So many slips of the pen away.
-    Alike(usize),
-    /// The word is a part of the other one.
-    Part,
-}
-
-/// Up to three words of `known` that are equally near to `word`, and nearer than all others. Capitals do not count, nor
-/// whether `-` or `_` is written.
-fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    let plain = |word: &str| word.to_lowercase().replace('-', "_");
-    let word = plain(word);
-    let nearness = |other: &str| {
-        let other = plain(other);
-        let slips = strsim::osa_distance(&word, &other);
-        match other {
-            other if word.len() > 1 && other.starts_with(&word) && slips == 1 => Some(Nearness::Whole),
-            other if word.len() > 1 && other.starts_with(&word) => Some(Nearness::Begins),
-            other if slips <= (other.chars().count() / 3).max(1) => Some(Nearness::Alike(slips)),
-            other if word.len() > 2 && other.contains(&word) => Some(Nearness::Part),
-            _ => None,
-        }
-    };
-    let mut near: Vec<_> = known.into_iter().filter_map(|other| Some((nearness(other)?, other))).collect();
-    // Of equally near ones those come first that do in `known`.
-    near.sort_by(|one, other| one.0.cmp(&other.0));
-    let first = near.iter().take_while(|(nearness, _)| *nearness == near[0].0).take(3);
-    first.map(|(_, other)| *other).collect()
+    let nearest = nearest(word, known);
+    (!nearest.is_empty()).then(|| nearest.to_string())
 }
 
 #[cfg(test)]
@@ -93,17 +57,5 @@ mod tests {
         assert!(one_of("tiket", known).starts_with("did you mean 'ticket'?"));
         assert_eq!(one_of("xyz", known), "use one of: mcs_spin, mcs_stp, cna, ticket");
         assert_eq!(one_of("", known), "use one of: mcs_spin, mcs_stp, cna, ticket");
-    }
-
-    #[test]
-    fn how_a_word_begins_counts_more_than_its_length() {
-        let known = ["hmcs", "mcs_spin", "mcs_stp", "c-bo-mcs_spin", "mcs-ls", "pthreadadapt", "cna"];
-        let meant = |word| did_you_mean(word, known);
-        assert_eq!(meant("mcs").as_deref(), Some("did you mean 'mcs_spin', 'mcs_stp' or 'mcs-ls'?"));
-        assert_eq!(meant("MCS-SPN").as_deref(), Some("did you mean 'mcs_spin'?"));
-        assert_eq!(meant("adapt").as_deref(), Some("did you mean 'pthreadadapt'?"));
-        assert_eq!(meant("mcs_sp").as_deref(), Some("did you mean 'mcs_spin'?"));
-        assert_eq!(meant("mcs-l").as_deref(), Some("did you mean 'mcs-ls'?"));
-        assert_eq!(meant("zzz"), None);
     }
 }

@@ -20,6 +20,7 @@ pub mod hardware;
 pub mod invalid;
 pub mod kv;
 mod lines;
+pub mod little;
 pub mod micro;
 pub mod ncs;
 pub mod price;
@@ -29,6 +30,7 @@ pub mod readers;
 pub mod record;
 pub mod report;
 mod section;
+pub mod sweep;
 pub mod torture;
 pub mod workload;
 

@@ -21,11 +21,11 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::duration;
 use crate::error::UserError;
-use crate::little::Little;
 use crate::only::OnlyArgs;
 use crate::outputs::{OutputArgs, Outputs, Wanted, ALL_FORMS};
 use crate::picture;
 use crate::terminal;
+use lockswap_workloads::little::Little;
 use plan::{Direction, Sweep};
 
 /// Runs a program on several locks in turn and says what the difference is worth.

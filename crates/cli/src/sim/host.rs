@@ -12,7 +12,7 @@ use lockswap_study::export::OutputFile;
 
 use super::say;
 use crate::error::UserError;
-use crate::{picture, topo};
+use crate::picture;
 
 /// The machine called `name`, or that of the file of that name; the one that this runs on may have to be probed.
 pub fn machine(name: &str, changes: &[(String, String)]) -> Result<Machine, UserError> {
@@ -29,8 +29,8 @@ pub fn machine(name: &str, changes: &[(String, String)]) -> Result<Machine, User
 
 /// This machine.
 pub fn here() -> Result<Host, UserError> {
-    let here = topo::Machine::here()?;
-    let files = lockswap_machine::open(&topo::root()).ok();
+    let here = lockswap_machine::Machine::here()?;
+    let files = lockswap_machine::open(&lockswap_machine::root()).ok();
     Host::new(&here.topology, here.is_virtual, &files).map_err(failed)
 }
 

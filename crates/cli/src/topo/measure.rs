@@ -1,6 +1,7 @@
 //! `lockswap topo --measure`: the latency between each two CPUs of this machine, the route, and both kept for later.
 
-use std::path::PathBuf;
+use std::path::Path;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -10,31 +11,17 @@ use lockswap_machine::kinds::Source;
 use lockswap_machine::matrix::Matrix;
 use lockswap_machine::probe::{Plan, ProbeError};
 use lockswap_machine::route::Route;
-use lockswap_machine::speed;
-use lockswap_platform::CoreKind;
+use lockswap_machine::{speed, Kept, Machine};
 use lockswap_study::runner::Interrupt;
-use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::kept::Kept;
-use super::latency::{draw, words, LatencyArgs};
-use super::{say, Machine};
+use super::{prepare, say, Latencies, TopoArgs, FORMS};
 use crate::error::UserError;
-use crate::{picture, terminal};
-
-/// What was measured, as data.
-#[derive(Serialize)]
-struct Data<'a> {
-    schema: u32,
-    #[serde(flatten)]
-    route: super::latency::Data<'a>,
-    cpus: &'a [usize],
-    latency_ns: Vec<Vec<f64>>,
-    stored: Option<PathBuf>,
-}
+use crate::outputs::Outputs;
+use crate::picture;
 
 /// Measures, stores and shows.
-pub fn run(args: &LatencyArgs, json: bool) -> anyhow::Result<()> {
+pub fn run(args: &TopoArgs) -> anyhow::Result<ExitCode> {
     let mut machine = Machine::here()?;
     let cpus = *machine.topology.allowed();
     let plan = Plan::new(&cpus);
@@ -42,17 +29,17 @@ pub fn run(args: &LatencyArgs, json: bool) -> anyhow::Result<()> {
         let what = format!("there is nothing to measure: this process may use CPU {cpus} only");
         return Err(UserError::new(what, "start it where it may use several CPUs").into());
     }
-    let exports = args.exports()?;
+    let outputs = Outputs::prepare(&args.outputs, FORMS)?;
     let kept = Kept::here();
-    let file = kept.as_ref().map(Kept::prepare).transpose()?;
+    let file = kept.as_ref().map(prepare).transpose()?;
     let interrupt = Interrupt::on(&[SIGINT, SIGTERM, SIGHUP])?;
     // What an earlier measurement found is measured again.
     let unknown_kinds = matches!(machine.topology.kinds_source(), Source::None | Source::Measured);
     let took = plan.estimate() + if unknown_kinds { speed::estimate(&cpus) } else { Duration::ZERO };
     say(&format!("measuring {} of {} CPUs ({cpus}): about {}", pairs(plan.pairs()), cpus.len(), in_words(took)));
-    let load = lockswap_study::machine::Machine::here();
-    if load.is_busy() {
-        let load = load.load_average;
+    let here = lockswap_study::machine::Machine::here();
+    if here.is_busy() {
+        let load = here.load_average;
         say(&format!("note: the machine is busy (load average {load:.1}): it takes longer, and an idle one is exact"));
     }
 
@@ -68,40 +55,25 @@ pub fn run(args: &LatencyArgs, json: bool) -> anyhow::Result<()> {
     };
     let matrix = plan.run(|| step(&progress)).map_err(refused)?;
     progress.finish_and_clear();
-    let big = if unknown_kinds { fast(&mut machine, &cpus, step)? } else { None };
-    let route = Route::through(&matrix);
-
-    let here = lockswap_study::machine::Machine::here();
-    let title = format!("Core-to-core latency, {}", here.cpu_model);
-    exports.write(&matrix, &title, &route, Some(&machine))?;
-    if let (Some(kept), Some(file)) = (&kept, &file) {
-        picture::replace(file, kept.content(&machine, &route, &matrix, big.as_ref()).as_bytes())?;
+    let mut big = None;
+    if unknown_kinds {
+        let progress = ProgressBar::new(speed::TURNS as u64);
+        big = speed::find_big(&mut machine.topology, &cpus, || step(&progress))
+            .context("cannot time a loop on each CPU")?;
+        progress.finish_and_clear();
     }
-    let stored = kept.map(|kept| kept.path().to_owned());
-    let text = if json {
-        let side = matrix.side();
-        let latency_ns = (0..side).map(|from| (0..side).map(|to| matrix.ns(from, to)).collect()).collect();
-        let route = super::latency::Data::new(&route);
-        let data = Data { schema: 1, route, cpus: matrix.cpus(), latency_ns, stored };
-        serde_json::to_string(&data)? + "\n"
-    } else {
-        draw(&matrix, &title) + &words(&route) + &remarks(&machine, &matrix, big.as_ref(), stored)
-    };
-    Ok(terminal::print(&text)?)
+    let route = Route::through(&matrix);
+    if let (Some(kept), Some(file)) = (&kept, &file) {
+        let content = kept.content(&here.cpu_model, &machine, &route, &matrix, big.as_ref());
+        picture::replace(file, content.as_bytes())?;
+    }
+    let stored = kept.as_ref().map(Kept::path);
+    let remarks = remarks(&machine, &matrix, big.as_ref(), stored);
+    let title = format!("Core-to-core latency, {}", here.cpu_model);
+    Latencies { title, matrix, route, machine: Some(&machine), source: None, stored }.show(args, outputs, &remarks)
 }
 
-/// The CPUs that a timed loop finds fast, if it finds slower ones.
-fn fast(machine: &mut Machine, cpus: &CpuSet, step: impl Fn(&ProgressBar)) -> anyhow::Result<Option<CpuSet>> {
-    let progress = ProgressBar::new(speed::TURNS as u64);
-    let speeds = speed::measure(cpus, || step(&progress)).context("cannot time a loop on each CPU")?;
-    progress.finish_and_clear();
-    let of = |cpu| speeds.iter().find(|speed| speed.0 == cpu).map(|speed| speed.1);
-    let differ = machine.topology.set_speeds(Source::Measured, of);
-    let is_big = |cpu: &usize| machine.topology.kind(*cpu) == CoreKind::Big;
-    Ok(differ.then(|| cpus.iter().filter(is_big).collect()))
-}
-
-fn remarks(machine: &Machine, matrix: &Matrix, big: Option<&CpuSet>, stored: Option<PathBuf>) -> String {
+fn remarks(machine: &Machine, matrix: &Matrix, big: Option<&CpuSet>, stored: Option<&Path>) -> String {
     let mut text = String::new();
     if let Some(big) = big {
         text += &format!("a timed loop is fast on CPUs {big} and slow on the others\n");

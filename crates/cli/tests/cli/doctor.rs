@@ -32,6 +32,9 @@ fn this_machine_can_do_it() {
     assert_eq!(names, ["preload library", "glibc", "rseq", "CPUs", "cgroup quota"]);
     assert!(checks.iter().all(|c| c["status"] == "ok" || c["remedy"].is_string()), "{report:#}");
     assert!(text(&place.output(&["doctor"]).stdout).ends_with("verdict: works\n"));
+    let same: Value = serde_json::from_slice(&place.output(&["doctor", "--format", "json"]).stdout).unwrap();
+    assert_eq!((&same["here"], &same["works"]), (&report["here"], &true.into()));
+    assert_eq!(place.output(&["doctor", "--format", "csv"]).status.code(), Some(2));
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn what_the_system_hides_is_named() {
 fn the_data_has_every_cpu_and_the_level() {
     let place = Place::new();
     let m1 = json(&place, "apple-m1", &[]);
-    assert_eq!((&m1["schema"], m1["cpus"].as_array().unwrap().len()), (&1.into(), 8));
+    assert_eq!((&m1["schema"], m1["cpus"].as_array().unwrap().len()), (&2.into(), 8));
     let cpu = &m1["cpus"][5];
     for (field, value) in [("llc", 4), ("core", 5), ("package", 0), ("node", 0), ("speed", 1024), ("group", 1)] {
         assert_eq!(cpu[field], value, "{field} of {cpu}");
@@ -116,6 +116,49 @@ fn what_cannot_be_read_is_one_clear_line() {
         let error = text(&output.stderr);
         assert!(error.contains(&format!("{name}={value} is not")), "{error}");
     }
+}
+
+/// The names of what an object holds.
+fn keys(data: &Value) -> Vec<&String> {
+    data.as_object().unwrap().keys().collect()
+}
+
+/// The fields that docs/topology.md says a JSON object of `lockswap topo` has.
+fn documented() -> Vec<String> {
+    let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/topology.md");
+    let page = fs::read_to_string(page).unwrap();
+    let section = page.split("\n## ").find(|section| section.starts_with("JSON")).expect("a section on JSON");
+    let names = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once(" |"));
+    let names = names.flat_map(|(names, _)| names.trim_matches('`').split("`, `"));
+    names.filter(|name| !name.starts_with('.')).map(|name| name.trim_end_matches("[]").to_owned()).collect()
+}
+
+#[test]
+fn the_data_have_the_same_documented_keys_whatever_is_shown() {
+    let place = Place::new();
+    fs::write(place.path("m.csv"), "0,5\n5,0\n").unwrap();
+    let of = |args: &[&str]| -> Value { serde_json::from_str(&topo(&place, args, &[])).unwrap() };
+    let described = of(&["--format", "json", "--sysfs", &machine("apple-m1")]);
+    let latencies = of(&["--format", "json", "--latency", "m.csv"]);
+    let mut documented = documented();
+    documented.sort_unstable();
+    assert_eq!(keys(&described), documented.iter().collect::<Vec<_>>());
+    assert_eq!(keys(&latencies), keys(&described));
+    assert_eq!(latencies["latencies"]["cpus"], serde_json::json!([0, 1]));
+}
+
+#[test]
+fn a_machine_goes_to_files_in_the_form_that_their_names_say() {
+    let place = Place::new();
+    let m1 = machine("apple-m1");
+    let shown = topo(&place, &["--sysfs", &m1, "--export", "m.json", "--export", "m.csv", "--format", "csv"], &[]);
+    let read = |name: &str| fs::read_to_string(place.path(name)).unwrap();
+    assert_eq!(read("m.json"), topo(&place, &["--sysfs", &m1, "--json"], &[]));
+    assert_eq!(read("m.csv"), shown);
+    let mut lines = shown.lines();
+    assert_eq!(lines.next(), Some("cpu,usable,core,module,llc,die,package,node,kind,class,speed,group,llc_group"));
+    let fifth = lines.nth(5).unwrap();
+    assert!(fifth.starts_with("5,true,5,") && fifth.contains(",big,0,1024,1,"), "{fifth}");
 }
 
 #[test]
@@ -266,10 +309,17 @@ fn stored(place: &Place) -> PathBuf {
 fn a_matrix_gives_the_shortest_round_trip() {
     let place = Place::new();
     fs::write(place.path("m.csv"), "# ring 0 2 1 3\n0,90,10,10\n90,0,10,10\n10,10,0,90\n10,10,90,0\n").unwrap();
-    let out = topo(&place, &["--latency", "m.csv", "--json"], &[]);
-    assert_eq!(out, "{\"route\":[0,2,1,3],\"round_trip_ns\":40.0}\n");
+    let data = |file: &str| -> Value {
+        let mut data: Value = serde_json::from_str(&topo(&place, &["--latency", file, "--json"], &[])).unwrap();
+        assert_eq!(data["latencies"]["source"].take(), file);
+        data
+    };
+    let out = data("m.csv");
+    assert_eq!((&out["route"], &out["round_trip_ns"]), (&serde_json::json!([0, 2, 1, 3]), &40.0.into()));
+    assert_eq!(out["latencies"]["ns"][1], serde_json::json!([90.0, 0.0, 10.0, 10.0]));
+    assert!(out["cpus"].is_null() && out["source"].is_null() && out["route_stored"].is_null(), "{out}");
     fs::write(place.path("triangle"), "90\n10,10\n10,10,90\n").unwrap();
-    assert_eq!(topo(&place, &["--latency", "triangle", "--json"], &[]), out);
+    assert_eq!(data("triangle"), out);
     let args = ["--latency", "m.csv", "--export", "m.svg", "--export-csv", "n.csv"];
     let shown = topo(&place, &args, &[]);
     assert!(shown.contains("route 0,2,1,3\nround trip 40.0 ns through 4 CPUs"), "{shown}");
@@ -277,7 +327,7 @@ fn a_matrix_gives_the_shortest_round_trip() {
     for word in ["one-way latency (ns)", "on the route", "lockswap 0.", "topo --latency m.csv"] {
         assert!(svg.contains(word), "{word}: {svg}");
     }
-    assert_eq!(topo(&place, &["--latency", "n.csv", "--json"], &[]), out);
+    assert_eq!(data("n.csv"), out);
     assert!(!place.path("cache/lockswap").exists(), "a matrix of any machine is not stored");
 }
 
@@ -305,7 +355,8 @@ fn bad_matrices_get_one_line_and_a_remedy_and_leave_nothing_behind() {
         (&["--latency", "m.csv"][..], "it is not text"),
         (&["--latency", "no.csv"], "no.csv: No such file"),
         (&["--latency", "m.csv", "--sysfs", "x"], "cannot be used with"),
-        (&["--export", "m.png"], "--latency"),
+        (&["--export", "m.png"], "pictures show latencies: add --measure or --latency FILE"),
+        (&["--format", "md"], "choose table, json or csv"),
     ] {
         let output = place.output(&[&["topo"], args].concat());
         assert!(!output.status.success() && text(&output.stderr).contains(wanted), "{}", text(&output.stderr));
@@ -313,7 +364,7 @@ fn bad_matrices_get_one_line_and_a_remedy_and_leave_nothing_behind() {
     fs::write(place.path("m.csv"), "0 1\n1 0").unwrap();
     let output = place.output(&["topo", "--latency", "m.csv", "--export", "m.pdf"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("m.pdf: a picture's file name ends in .svg or .png"));
+    assert!(text(&output.stderr).contains("end it in .svg, .png, .csv or .json"));
 }
 
 #[test]
@@ -325,7 +376,7 @@ fn what_is_measured_is_stored_and_the_locks_of_later_programs_follow_it() {
         return;
     }
     assert!(said(&place, "ron", &[]).contains(", along the topology\n"));
-    let output = place.output(&["topo", "--measure", "--json", "--export", "m.png", "--export-csv", "m.csv"]);
+    let output = place.output(&["topo", "--measure", "--json", "--export", "m.png", "--export", "m.csv"]);
     let said_first = text(&output.stderr);
     assert!(output.status.success() && said_first.starts_with("measuring "), "{said_first}");
     let found: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
@@ -335,7 +386,7 @@ fn what_is_measured_is_stored_and_the_locks_of_later_programs_follow_it() {
     sorted.sort_unstable_by(|a, b| b.cmp(a));
     assert_eq!(sorted, cpus);
     assert!(found["round_trip_ns"].as_f64().unwrap() > 1.0);
-    assert_eq!(found["stored"].as_str().unwrap(), stored(&place).to_str().unwrap());
+    assert_eq!(found["route_stored"].as_str().unwrap(), stored(&place).to_str().unwrap());
     assert!(place.path("m.png").exists());
     let again: Value = serde_json::from_str(&topo(&place, &["--latency", "m.csv", "--json"], &[])).unwrap();
     assert_eq!(again["route"], found["route"]);
@@ -347,7 +398,11 @@ fn what_is_measured_is_stored_and_the_locks_of_later_programs_follow_it() {
     let declared = said(&place, "ron", &[("LOCKSWAP_ROUTE", &list(&cpus))]);
     assert!(declared.contains(&format!("route {}, as LOCKSWAP_ROUTE says\n", list(&cpus))), "{declared}");
     let shown: Value = serde_json::from_str(&topo(&place, &["--json"], &[])).unwrap();
-    assert_eq!((&shown["route"], &shown["route_stored"]), (&found["route"], &found["stored"]));
+    assert_eq!((&shown["route"], &shown["route_stored"]), (&found["route"], &found["route_stored"]));
+    assert_eq!(keys(&shown), keys(&found));
+    assert_eq!(keys(&again), keys(&found));
+    assert!(shown["latencies"].is_null() && shown["round_trip_ns"].is_null(), "{shown}");
+    assert!(found["cpus"].is_array() && found["latencies"]["source"].is_null(), "{found}");
 }
 
 #[test]

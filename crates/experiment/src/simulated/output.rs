@@ -168,6 +168,7 @@ pub fn json(plan: &Plan, rows: &[Option<Run>]) -> serde_json::Result<Vec<u8>> {
         little: None,
         seats: &[],
         rounds: runs(rows, setting).filter_map(round).collect(),
+        compared: None,
     });
     let failed = |row: &Run| {
         Some(results::Failed {

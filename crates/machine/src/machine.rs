@@ -2,25 +2,66 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fmt;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use lockswap_machine::captured::Captured;
-use lockswap_machine::cgroup;
-use lockswap_machine::contents;
-use lockswap_machine::cpuset::CpuSet;
-use lockswap_machine::files::Files;
-use lockswap_machine::kinds::Source;
-use lockswap_machine::places::{choose, find, is_open, Level, Reason, Settings};
-use lockswap_machine::stored::{self, Identity};
-use lockswap_machine::topology::{Group, Topology};
 use lockswap_platform::{CpuList, Place, TopologyOverride};
 
-use crate::error::{UserError, USAGE};
+use crate::captured::Captured;
+use crate::cpuset::CpuSet;
+use crate::files::Files;
+use crate::kinds::Source;
+use crate::places::{choose, find, is_open, Level, Reason, Settings};
+use crate::stored::{self, Identity};
+use crate::topology::{Group, Topology};
+use crate::{cgroup, contents};
 
 /// What is needed of a folder for it to describe a machine.
-const CPUS: &str = "devices/system/cpu";
+pub const CPUS: &str = "devices/system/cpu";
+
+/// Why there is no machine to speak of.
+#[derive(Clone, Debug)]
+pub enum Error {
+    /// The folder or file describes none.
+    Unreadable {
+        /// Its path.
+        path: PathBuf,
+        /// What is wrong, in a line.
+        why: String,
+    },
+    /// A variable of the environment cannot be used.
+    Setting {
+        /// Its name.
+        name: &'static str,
+        /// Its value.
+        text: String,
+        /// What it must be, in words.
+        form: String,
+    },
+    /// `LOCKSWAP_BIG` names none of the CPUs that are online.
+    NoBig {
+        /// What it names.
+        big: CpuSet,
+        /// The CPUs that are online.
+        online: CpuSet,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Unreadable { path, why } => write!(f, "cannot read a machine from {}: {why}", path.display()),
+            Error::Setting { name, text, form } => write!(f, "{name}={text} is not {form}"),
+            Error::NoBig { big, online } => {
+                write!(f, "LOCKSWAP_BIG={big} names none of the CPUs {online}: all of them would be little")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}
 
 /// A machine and what locks make of it.
 pub struct Machine {
@@ -44,16 +85,16 @@ pub struct Machine {
 
 impl Machine {
     /// The machine that this runs on.
-    pub fn here() -> Result<Self, UserError> {
+    pub fn here() -> Result<Self, Error> {
         let source = root();
-        let folder = lockswap_machine::open(&source).map_err(|error| cannot_read(&source, &error.to_string()))?;
+        let folder = crate::open(&source).map_err(|error| cannot_read(&source, &error.to_string()))?;
         let affinity = CpuSet::of_this_thread();
         let membership = fs::read_to_string("/proc/self/cgroup").ok();
         Self::read(source, true, &folder, Some(affinity), membership.as_deref())
     }
 
     /// The machine that a folder or a file describes.
-    pub fn described_in(path: &Path) -> Result<Self, UserError> {
+    pub fn described_in(path: &Path) -> Result<Self, Error> {
         let found = fs::metadata(path).map_err(|error| cannot_read(path, &error.to_string()))?;
         if !found.is_dir() {
             let text = contents(path).map_err(|error| cannot_read(path, &error.to_string()))?;
@@ -64,7 +105,7 @@ impl Machine {
         let Some(source) = folders.into_iter().find(|folder| folder.join(CPUS).is_dir()) else {
             return Err(cannot_read(path, &format!("it holds neither {CPUS} nor sys/{CPUS}")));
         };
-        let folder = lockswap_machine::open(&source).map_err(|error| cannot_read(&source, &error.to_string()))?;
+        let folder = crate::open(&source).map_err(|error| cannot_read(&source, &error.to_string()))?;
         Self::read(source, false, &folder, None, None)
     }
 
@@ -74,14 +115,14 @@ impl Machine {
         files: &impl Files,
         affinity: Option<CpuSet>,
         membership: Option<&str>,
-    ) -> Result<Self, UserError> {
+    ) -> Result<Self, Error> {
         let cgroup = cgroup::cpus(files, membership);
         let allowed = match (&affinity, &cgroup) {
             (Some(affinity), Some(group)) if !affinity.and(group).is_empty() => Some(affinity.and(group)),
             (affinity, group) => affinity.or(*group),
         };
         let settings = settings()?;
-        let mut topology = lockswap_machine::read(files, allowed.as_ref());
+        let mut topology = crate::read(files, allowed.as_ref());
         if topology.online().is_empty() {
             return Err(cannot_read(&source, &format!("{CPUS}/online names no CPU")));
         }
@@ -91,9 +132,7 @@ impl Machine {
         }
         let online = topology.online();
         if let Some(big) = settings.big.filter(|big| is_here && big.and(online).is_empty()) {
-            let what = format!("LOCKSWAP_BIG={big} names none of the CPUs {online}: all of them would be little");
-            let remedy = "name some of them, or unset LOCKSWAP_BIG";
-            return Err(UserError::new(what, remedy).with_status(USAGE));
+            return Err(Error::NoBig { big, online: *online });
         }
         settings.apply(&mut topology);
         let (level, reason) = match is_here {
@@ -169,7 +208,7 @@ pub fn root() -> PathBuf {
 }
 
 /// What the environment says about the machine; the CPUs are those of this process.
-pub fn settings() -> Result<Settings, UserError> {
+pub fn settings() -> Result<Settings, Error> {
     let levels = || Level::ALL.map(Level::name).join(", ");
     Ok(Settings {
         level: parse("LOCKSWAP_LEVEL", Level::parse, || format!("a level of locality; use one of: {}", levels()))?,
@@ -184,17 +223,18 @@ pub fn settings() -> Result<Settings, UserError> {
 }
 
 /// The route that the environment declares.
-pub fn declared_route() -> Result<Option<Vec<usize>>, UserError> {
+pub fn declared_route() -> Result<Option<Vec<usize>>, Error> {
     let form = || "a list of CPUs, for instance 0-3,8".into();
     parse("LOCKSWAP_ROUTE", |text| CpuList::parse(text).map(|list| list.cpus().collect()), form)
 }
 
-fn parse<T>(name: &str, parse: impl Fn(&[u8]) -> Option<T>, form: impl Fn() -> String) -> Result<Option<T>, UserError> {
+fn parse<T>(
+    name: &'static str,
+    parse: impl Fn(&[u8]) -> Option<T>,
+    form: impl Fn() -> String,
+) -> Result<Option<T>, Error> {
     let Some(text) = variable(name) else { return Ok(None) };
-    let wrong = || {
-        let what = format!("{name}={} is not {}", text.to_string_lossy(), form());
-        UserError::new(what, format!("change or unset {name}")).with_status(USAGE)
-    };
+    let wrong = || Error::Setting { name, text: text.to_string_lossy().into_owned(), form: form() };
     parse(text.as_bytes()).map(Some).ok_or_else(wrong)
 }
 
@@ -202,7 +242,6 @@ fn variable(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|text| !text.is_empty())
 }
 
-fn cannot_read(path: &Path, why: &str) -> UserError {
-    let remedy = format!("name a copy of /sys that holds {CPUS}, see 'lockswap topo --help'");
-    UserError::new(format!("cannot read a machine from {}: {why}", path.display()), remedy)
+fn cannot_read(path: &Path, why: &str) -> Error {
+    Error::Unreadable { path: path.to_owned(), why: why.to_owned() }
 }

@@ -2,19 +2,15 @@
 
 use std::fmt::Write;
 
-use lockswap_machine::cpuset::CpuSet;
-use lockswap_machine::kinds::Source;
-use lockswap_machine::places::ENTRIES;
-use lockswap_machine::topology::{Group, Topology};
 use lockswap_platform::CoreKind;
 
-use super::data::kind_name;
-use super::kept::RouteHere;
-use super::Machine;
-use crate::terminal;
-
-/// Columns where the output is no terminal.
-const WIDTH: usize = 100;
+use crate::cpuset::CpuSet;
+use crate::data::kind_name;
+use crate::kept::RouteHere;
+use crate::kinds::Source;
+use crate::machine::Machine;
+use crate::places::ENTRIES;
+use crate::topology::{Group, Topology};
 
 /// By what a set of CPUs falls into parts.
 #[derive(Clone, Copy, PartialEq)]
@@ -32,15 +28,14 @@ struct Branch {
     parts: Vec<Branch>,
 }
 
-/// Draws the whole machine.
-pub fn draw(machine: &Machine, route: &RouteHere) -> String {
+/// Draws the whole machine, in lines of at most `width` columns as far as that is possible.
+pub fn draw(machine: &Machine, route: &RouteHere, width: usize) -> String {
     let splits = splits(machine);
     let mut root = Branch::new(machine, *machine.topology.online(), &splits);
     root.labels.insert(0, "machine".into());
     let mut rows = Vec::new();
     root.rows("", "", &mut rows);
     let column = rows.iter().map(|(tree, _)| tree.chars().count()).max().unwrap_or(0) + 2;
-    let width = terminal::width().map_or(WIDTH, usize::from);
     let mut text = heading(machine);
     for (tree, cells) in rows {
         let more = if tree.ends_with("LLC") || tree.ends_with("module") || tree.ends_with("core") {

@@ -5,28 +5,26 @@ use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use lockswap_machine::contents;
-use lockswap_machine::cpuset::CpuSet;
-use lockswap_machine::matrix::Matrix;
-use lockswap_machine::order::Order;
-use lockswap_machine::route::Route;
-use lockswap_machine::steps::steps;
-use lockswap_machine::stored::{self, Facts, Identity};
 use lockswap_platform::CpuList;
-use lockswap_study::export::OutputFile;
 
-use super::machine::{declared_route, root};
-use super::Machine;
-use crate::error::UserError;
-use crate::picture;
+use crate::contents;
+use crate::cpuset::CpuSet;
+use crate::machine::{declared_route, root, Error, Machine};
+use crate::matrix::Matrix;
+use crate::order::Order;
+use crate::route::Route;
+use crate::steps::steps;
+use crate::stored::{self, Facts, Identity};
 
 /// The file of this machine.
+#[derive(Clone, Debug)]
 pub struct Kept {
     path: PathBuf,
     machine: Identity,
 }
 
 /// The route that RON locks take here, and where it comes from.
+#[derive(Clone, Debug)]
 pub struct RouteHere {
     /// The CPUs that this process may use, in order.
     pub cpus: Vec<usize>,
@@ -37,6 +35,7 @@ pub struct RouteHere {
 }
 
 /// Where a route comes from.
+#[derive(Clone, Debug)]
 pub enum Origin {
     /// `LOCKSWAP_ROUTE`.
     Declared,
@@ -49,7 +48,7 @@ pub enum Origin {
 impl Kept {
     /// Where it lies, whether it is there or not. `None` if the environment names no folder for it.
     pub fn here() -> Option<Self> {
-        let folder = lockswap_machine::open(&root()).ok();
+        let folder = crate::open(&root()).ok();
         let machine = Identity::of(&folder);
         Some(Self { path: stored::path_here(machine)?, machine })
     }
@@ -59,19 +58,25 @@ impl Kept {
         &self.path
     }
 
-    /// Makes the folder if need be and checks that the file can be written.
-    pub fn prepare(&self) -> Result<OutputFile, UserError> {
+    /// Makes the folder that it is to lie in, for this user alone, if it is not there. What goes wrong shows when the file is
+    /// written.
+    pub fn make_folder(&self) {
         if let Some(folder) = self.path.parent() {
-            // What is wrong with it shows in the next step.
             let _ = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         }
-        picture::prepare(&self.path)
     }
 
-    /// The content for what was measured; `machine` gets the speeds that were measured, too.
-    pub fn content(&self, machine: &Machine, route: &Route, matrix: &Matrix, big: Option<&CpuSet>) -> String {
-        let here = lockswap_study::machine::Machine::here();
-        let name = format!("{}, CPUs {}", here.cpu_model, machine.topology.present());
+    /// The content for what was measured; `machine` has the speeds that were measured, too, and `processor` is its
+    /// processor's name. `big` are the CPUs that a timed loop found fast, if it found slower ones.
+    pub fn content(
+        &self,
+        processor: &str,
+        machine: &Machine,
+        route: &Route,
+        matrix: &Matrix,
+        big: Option<&CpuSet>,
+    ) -> String {
+        let name = format!("{processor}, CPUs {}", machine.topology.present());
         let big = big.map(CpuSet::to_string);
         let big = big.as_deref().and_then(|big| CpuList::parse(big.as_bytes()));
         stored::file(self.machine, &name, route, matrix, &Facts { steps: steps(&machine.topology, matrix), big })
@@ -91,7 +96,7 @@ impl Kept {
 
 impl RouteHere {
     /// That of a machine; only the one that this runs on has any that was declared or stored.
-    pub fn of(machine: &Machine) -> Result<Self, UserError> {
+    pub fn of(machine: &Machine) -> Result<Self, Error> {
         let own = machine.topology.allowed();
         let mut route = Self {
             cpus: Order::along(&machine.topology, own).iter().collect(),
@@ -103,9 +108,8 @@ impl RouteHere {
         }
         if let Some(declared) = declared_route()? {
             let (known, unknown): (Vec<usize>, Vec<usize>) = declared.iter().partition(|cpu| own.contains(**cpu));
-            let list = crate::little::list;
             if !unknown.is_empty() {
-                let which = format!("LOCKSWAP_ROUTE names CPUs that this process may not use: {}", list(&unknown));
+                let which = format!("LOCKSWAP_ROUTE names CPUs that this process may not use: {}", listed(&unknown));
                 route.ignored = Some(match known.is_empty() {
                     true => format!("LOCKSWAP_ROUTE is ignored, for it names none of the CPUs {own}"),
                     false => which,
@@ -136,6 +140,10 @@ impl RouteHere {
         };
         format!("{}{more} for RON locks: {origin}", shown.join(","))
     }
+}
+
+fn listed(cpus: &[usize]) -> CpuSet {
+    cpus.iter().copied().collect()
 }
 
 /// CPUs of a route after which it is cut off.
