@@ -8,6 +8,7 @@ use std::io;
 use std::path::Path;
 
 use lockswap_locks::info::{Fairness, Timed, WaitingPolicy};
+use lockswap_locks::parameters::{self, Parameter, Values};
 use lockswap_locks::registry::{Entry, Role, ENTRIES};
 
 use crate::checked::{self, AllChecks, Check, Engine, Summary};
@@ -126,7 +127,7 @@ impl Facts {
         Self {
             title: format!("{} ({option}{default})", title(entry.role)),
             summary: format!("{}.", capital(info.summary)),
-            rows: vec![
+            rows: [
                 ("paper", info.paper.into()),
                 ("family", format!("{}: {}", info.family.name(), info.family.meaning())),
                 ("waiting", format!("{}: {}", info.waiting.name(), waiting(info.waiting))),
@@ -141,9 +142,29 @@ impl Facts {
                 ("bytes per acquisition", entry.bytes_per_acquisition.to_string()),
                 ("try", "yes".into()),
                 ("timed", format!("{}: {}", info.timed.name(), timed(info.timed))),
-            ],
+            ]
+            .into_iter()
+            .chain(parameters(entry).iter().map(|known| ("parameter", in_words(known))))
+            .collect(),
         }
     }
+}
+
+/// The parameters of a lock.
+pub fn parameters(entry: &Entry) -> &'static [Parameter] {
+    match entry.role {
+        Role::Mutex => parameters::of(entry.info.id),
+        Role::RwLock | Role::Spin => &[],
+    }
+}
+
+/// A parameter with its values, its default and what it is.
+fn in_words(parameter: &Parameter) -> String {
+    let values = match parameter.values {
+        Values::Time => "TIME".to_owned(),
+        Values::Locks(known) => known.iter().map(|(value, _)| *value).collect::<Vec<_>>().join("|"),
+    };
+    format!("{}={values} [default: {}]: {}", parameter.key, parameter.default, parameter.summary)
 }
 
 /// How far a lock was checked, in a few words.

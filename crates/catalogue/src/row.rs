@@ -1,5 +1,6 @@
 //! A lock as data.
 
+use lockswap_locks::parameters::{self, Values};
 use lockswap_locks::registry::Entry;
 use serde::Serialize;
 
@@ -39,6 +40,8 @@ pub struct Row {
     pub by_priority: &'static str,
     /// Whether the preload library is needed for it: false for glibc's own.
     pub preloaded: bool,
+    /// What its users may choose, as in `ID:KEY=VALUE`.
+    pub parameters: Vec<Parameter>,
     /// How far it was checked.
     pub checked: Option<Summary>,
     /// Its source file in the repository; nothing for glibc's.
@@ -47,6 +50,29 @@ pub struct Row {
     pub paper: &'static str,
     /// What it does, in a line.
     pub summary: &'static str,
+}
+
+/// What users may choose of a lock.
+#[derive(Serialize)]
+pub struct Parameter {
+    /// Its name.
+    pub key: &'static str,
+    /// The values; null where it takes any time with its unit.
+    pub values: Option<Vec<&'static str>>,
+    /// The value where none is given.
+    pub default: &'static str,
+    /// What it is, in a line.
+    pub summary: &'static str,
+}
+
+impl Parameter {
+    fn of(parameter: &parameters::Parameter) -> Self {
+        let values = match parameter.values {
+            Values::Time => None,
+            Values::Locks(known) => Some(known.iter().map(|(value, _)| *value).collect()),
+        };
+        Self { key: parameter.key, values, default: parameter.default, summary: parameter.summary }
+    }
 }
 
 impl Row {
@@ -69,6 +95,7 @@ impl Row {
             oversubscribed: entry.info.keeps_up(),
             by_priority: entry.info.by_priority().name(),
             preloaded: entry.preloaded,
+            parameters: pages::parameters(entry).iter().map(Parameter::of).collect(),
             checked: checks.of(entry).map(Summary::new),
             source: pages::source(entry),
             paper: entry.info.paper,
@@ -77,7 +104,7 @@ impl Row {
     }
 
     /// Names and values for a line of text; how far the lock was checked is said in words.
-    fn fields(self) -> [(&'static str, String); 19] {
+    fn fields(self) -> [(&'static str, String); 20] {
         [
             ("id", self.id.into()),
             ("role", self.role.into()),
@@ -94,6 +121,7 @@ impl Row {
             ("oversubscribed", self.oversubscribed.to_string()),
             ("by_priority", self.by_priority.into()),
             ("preloaded", self.preloaded.to_string()),
+            ("parameters", self.parameters.iter().map(|known| known.key).collect::<Vec<_>>().join(" ")),
             ("checked", self.checked.map(|checked| checked.words()).unwrap_or_default()),
             ("source", self.source.unwrap_or_default()),
             ("paper", self.paper.into()),
@@ -138,6 +166,10 @@ mod tests {
                     serde_json::Value::String(text) => text.clone(),
                     serde_json::Value::Null => String::new(),
                     _ if name == "checked" => continue,
+                    serde_json::Value::Array(all) => {
+                        let keys: Vec<&str> = all.iter().filter_map(|one| one["key"].as_str()).collect();
+                        keys.join(" ")
+                    }
                     other => other.to_string(),
                 };
                 assert_eq!(value, wanted, "{name}");

@@ -1,45 +1,45 @@
-//! `lockswap bench`: what locks do on this machine, each next to glibc's, in one interleaved run.
+//! `lockswap bench`: what locks do on this machine, each next to glibc's, in rounds of random order.
 //!
-//! Each number comes from a fresh process of this very program (`job`), started on one lock after the other, round by
-//! round, so that a change of the machine's state hits all locks alike. A ratio is the median over the rounds of the lock's
-//! number divided by the baseline's number of the same round.
+//! Each number comes from a fresh process of this very program. What is measured and how it is compared is in
+//! `lockswap_experiment::hardware`; here are the arguments, the calls and the tables.
 
-mod direct;
 mod epochs;
-pub mod job;
-mod micro;
-mod ncs;
-mod numbers;
-mod oversub;
-mod readers;
-mod series;
+mod session;
 mod simulator;
-mod throughput;
+mod single;
+mod workloads;
 
-pub use series::rate;
-
-use crate::error::UserError;
-use lockswap_study::export::OutputFile;
-use lockswap_study::runner::Interrupt;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use std::io::Write;
-use std::path::PathBuf;
+use crate::duration;
+use crate::error::{UserError, USAGE};
+use crate::outputs::OutputArgs;
+use crate::selection::{self, Selection, INTERPOSED, PLAIN};
+use crate::setting::pair;
+use lockswap_experiment::hardware::child::Environment;
+use lockswap_experiment::hardware::single::Part;
+use lockswap_locks::registry::{self, Role};
+use lockswap_platform::Ns;
+use lockswap_workloads::crew::Timing;
+use lockswap_workloads::hardware::Seat;
+use lockswap_workloads::little::Little;
+use lockswap_workloads::sweep::sweep;
+use lockswap_workloads::{affinity, workload::Workload};
 use std::process::ExitCode;
 
 /// Arguments of `lockswap bench`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Without a part, uncontended and contended are measured. What each workload does, and what its
-numbers mean, is in docs/workloads.md. A ratio is the median over the rounds of a lock's number
-divided by the baseline's in the same round.
+Without a part, uncontended and contended are measured. What each workload does, and what its numbers
+mean, is in docs/workloads.md. A ratio says how many times as fast as glibc a lock is, above 1 is
+better, with its 95 % interval over paired rounds; verdicts are those of `lockswap compare`:
+docs/statistics.md.
 
 Examples:
   lockswap bench
   lockswap bench contended --lock futex,mcs_stp --runs 21
-  lockswap bench oversub --threads 32
-  lockswap bench direct --export-json direct.json
-  lockswap bench kv --lock mcs_spin,cna --threads 1,2,4 --set keys=4096
-  lockswap bench ncs --ncs 1us,10us,100us
+  lockswap bench oversub --threads 32 --export oversub.svg
+  lockswap bench direct --export direct.json --export direct.md
+  lockswap bench kv --lock mcs_spin,cna --threads 1,2,4 --set keys=1024,65536
+  lockswap bench ncs --ncs 1us,10us,100us --format csv
   lockswap bench epochs --little 1:3 --lock asl --slo 50us,100us,200us
   lockswap bench readers --rwlock rw-futex,bravo --reads 50,99")]
 pub struct BenchArgs {
@@ -58,15 +58,17 @@ struct Common {
     /// Measure every lock
     #[arg(long, global = true)]
     all: bool,
-    /// Runs of each lock and setting, interleaved [default: 7, or 5 for kv, counter, ncs, epochs and readers]
+    /// Runs of each lock and setting, in rounds of random order [default: 5 to 7, more where it takes more for a verdict]
     #[arg(long, alias = "rounds", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), global = true)]
     runs: Option<u32>,
+    /// Seed of the order, and of the threads' random numbers in the first round; the next rounds have the next seeds
+    #[arg(long, value_name = "N", default_value_t = 1, global = true)]
+    seed: u64,
     /// Show the project's own targets, too, and which are missed: for those who work on lockswap
     #[arg(long, hide = true, global = true)]
     targets: bool,
-    /// Write all results to this file as JSON, again after every measurement or round
-    #[arg(long, value_name = "FILE", global = true)]
-    export_json: Option<PathBuf>,
+    #[command(flatten)]
+    outputs: OutputArgs,
 }
 
 #[derive(clap::Subcommand)]
@@ -76,15 +78,15 @@ enum What {
     /// Two threads: competing for a mutex, waking each other
     Contended,
     /// More threads than CPUs on one mutex or rwlock: speed, and the longest wait
-    Oversub(oversub::OversubArgs),
+    Oversub(workloads::OversubArgs),
     /// The pthread functions on a lock next to the same lock called directly: the price of interposition
     Direct,
     /// Threads that count under one lock
-    Counter(throughput::CounterArgs),
+    Counter(workloads::CounterArgs),
     /// A key-value map, an AVL tree, under one lock (CNA paper, section 7.1.1)
-    Kv(throughput::KvArgs),
+    Kv(workloads::KvArgs),
     /// Hand-over and contention time over a timed non-critical section (RON paper, figures 5 to 8)
-    Ncs(ncs::NcsArgs),
+    Ncs(workloads::NcsArgs),
     /// Epochs of critical sections with latency targets, on big and little CPUs (LibASL paper, section 4.1)
     Epochs(epochs::EpochsArgs),
     /// Epochs whose lengths change in the run (bench 2 of the LibASL paper)
@@ -98,108 +100,141 @@ enum What {
     /// Epochs of two threads per CPU (bench 6)
     EpochsOversub(epochs::EpochsArgs),
     /// Readers and writers of one read-write lock
-    Readers(readers::ReadersArgs),
+    Readers(workloads::ReadersArgs),
     /// The speed of `lockswap sim` on this machine
     Simulator,
 }
 
 /// Runs `lockswap bench`.
 pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
-    let common = args.common;
+    let common = &args.common;
     match args.what {
-        None => micro::run(&common, micro::Part::Both),
-        Some(What::Uncontended) => micro::run(&common, micro::Part::Uncontended),
-        Some(What::Contended) => micro::run(&common, micro::Part::Contended),
-        Some(What::Direct) => direct::run(&common),
-        Some(What::Oversub(args)) => oversub::run(&args, &common),
-        Some(What::Counter(args)) => throughput::counter(&args, &common),
-        Some(What::Kv(args)) => throughput::kv(&args, &common),
-        Some(What::Ncs(args)) => ncs::run(&args, &common),
-        Some(What::Epochs(args)) => epochs::run(args, 1, &common),
-        Some(What::EpochsVariable(args)) => epochs::run(args, 2, &common),
-        Some(What::EpochsMixed(args)) => epochs::run(args, 3, &common),
-        Some(What::EpochsScalability(args)) => epochs::run(args, 4, &common),
-        Some(What::EpochsContention(args)) => epochs::run(args, 5, &common),
-        Some(What::EpochsOversub(args)) => epochs::run(args, 6, &common),
-        Some(What::Readers(args)) => readers::run(&args, &common),
+        None => single::run(common, Part::Both),
+        Some(What::Uncontended) => single::run(common, Part::Uncontended),
+        Some(What::Contended) => single::run(common, Part::Contended),
+        Some(What::Direct) => single::run(common, Part::Direct),
+        Some(What::Oversub(args)) => workloads::oversub(&args, common),
+        Some(What::Counter(args)) => workloads::counter(&args, common),
+        Some(What::Kv(args)) => workloads::kv(&args, common),
+        Some(What::Ncs(args)) => workloads::ncs(&args, common),
+        Some(What::Epochs(args)) => epochs::run(&args, 1, common),
+        Some(What::EpochsVariable(args)) => epochs::run(&args, 2, common),
+        Some(What::EpochsMixed(args)) => epochs::run(&args, 3, common),
+        Some(What::EpochsScalability(args)) => epochs::run(&args, 4, common),
+        Some(What::EpochsContention(args)) => epochs::run(&args, 5, common),
+        Some(What::EpochsOversub(args)) => epochs::run(&args, 6, common),
+        Some(What::Readers(args)) => workloads::readers(&args, common),
         Some(What::Simulator) if common.all || !common.lock.is_empty() => {
-            Err(series::misuse("bench simulator has locks of its own", "leave --lock and --all out"))
+            Err(misuse("bench simulator has locks of its own", "leave --lock and --all out"))
         }
-        Some(What::Simulator) => simulator::run(&common),
+        Some(What::Simulator) => simulator::run(common),
     }
 }
 
-/// The file to export to, checked before anything is measured; and the library, whose unpacking may fail.
-fn prepare(common: &Common) -> anyhow::Result<Option<OutputFile>> {
-    let prepare = |path: &PathBuf| {
-        OutputFile::prepare(path).map_err(|error| {
-            let what = format!("cannot write {}: {error}", path.display());
-            UserError::new(what, "name a file in a folder that you can write to; nothing was measured")
-        })
+/// Options that all workloads have.
+#[derive(clap::Args, Clone, Debug, Default)]
+struct Options {
+    /// Measured time of each run [default: 500ms]
+    #[arg(long, value_name = "TIME", value_parser = duration::run)]
+    duration: Option<Ns>,
+    /// Pin thread i to the i-th CPU that this process may use, and again from the first
+    #[arg(long)]
+    pin: bool,
+    /// Let the code on these CPUs do FACTOR times the work, with threads pinned, and call them little: 1:3, 2-3:2.5
+    #[arg(long, value_name = "CPUS:FACTOR")]
+    little: Option<Little>,
+    /// Other values for a parameter of the workload (docs/workloads.md; an unknown KEY gets the list), each of which is
+    /// measured; repeatable
+    #[arg(long, value_name = "KEY=VALUE,...", value_parser = pair)]
+    set: Vec<(String, String)>,
+}
+
+impl Options {
+    /// The settings with all combinations of what `--set` changes, each once.
+    ///
+    /// # Errors
+    /// A parameter is out of its range.
+    fn settle(&self, settings: impl IntoIterator<Item = Workload>) -> Result<Vec<Workload>, UserError> {
+        let mut settled: Vec<Workload> = Vec::new();
+        for workload in settings {
+            for (_, workload) in sweep(&workload, &self.set).map_err(UserError::from)?.1 {
+                workload.check().map_err(UserError::from)?;
+                if !settled.contains(&workload) {
+                    settled.push(workload);
+                }
+            }
+        }
+        Ok(settled)
+    }
+
+    /// Where threads are pinned; `always`: also where nobody asked for it.
+    fn seats(&self, always: bool) -> Result<Vec<Seat>, UserError> {
+        match &self.little {
+            Some(little) => Ok(little.seats()?),
+            None if self.pin || always => {
+                Ok(affinity::allowed().into_iter().map(|cpu| Seat { cpu, pace: 1.0 }).collect())
+            }
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// How long a run is, where nothing else is said.
+    fn timing(&self, standard: Timing) -> Timing {
+        self.duration.map_or(standard, Timing::lasting)
+    }
+}
+
+/// The numbers of threads that are asked for, or one per CPU that this process may use, at least 2.
+fn threads(given: &[u32]) -> Vec<usize> {
+    match given {
+        [] => vec![affinity::allowed().len().max(2)],
+        given => given.iter().map(|&n| n as usize).collect(),
+    }
+}
+
+/// The locks to measure: the `baselines`, then those that are `wanted`, or else the `standard` ones; all where there are none.
+fn locks(role: Role, wanted: &[String], baselines: &[&str], standard: &[&str]) -> Result<Vec<String>, UserError> {
+    let owned = |lock: &str| lock.to_owned();
+    let chosen: Vec<String> = match (wanted.is_empty(), standard.is_empty()) {
+        (false, _) => wanted.iter().map(|lock| selection::named(role, lock)).collect::<Result<_, _>>()?,
+        (true, false) => standard.iter().copied().map(owned).collect(),
+        (true, true) => registry::ids(role).map(owned).collect(),
     };
-    let file = common.export_json.as_ref().map(prepare).transpose()?;
-    crate::library::unpack()?;
-    Ok(file)
-}
-
-/// Catches what ends a series early.
-fn interrupt() -> std::io::Result<Interrupt> {
-    Interrupt::on(&[SIGINT, SIGTERM, SIGHUP])
-}
-
-/// Says that there is less than was asked for; the exit status.
-pub(crate) fn interrupted(signal: i32) -> ExitCode {
-    // Stderr may be closed.
-    let _ = writeln!(std::io::stderr(), "interrupted: the table shows what was measured until then");
-    ExitCode::from(128u8.wrapping_add(signal as u8))
-}
-
-fn busy(load: f64) -> String {
-    format!("note: the machine was busy before (load average {load:.1}); an idle one gives clearer results\n")
-}
-
-/// The median and the quartiles of a list that is not empty.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Quartiles {
-    pub lower: f64,
-    pub median: f64,
-    pub upper: f64,
-}
-
-impl Quartiles {
-    pub fn of(mut numbers: Vec<f64>) -> Option<Self> {
-        numbers.sort_by(f64::total_cmp);
-        let at = |share: f64| {
-            let place = share * (numbers.len().checked_sub(1)?) as f64;
-            let (low, high) = (numbers[place.floor() as usize], numbers[place.ceil() as usize]);
-            Some(low + (high - low) * place.fract())
-        };
-        Some(Self { lower: at(0.25)?, median: at(0.5)?, upper: at(0.75)? })
+    let mut locks: Vec<String> = Vec::new();
+    for lock in baselines.iter().copied().map(owned).chain(chosen) {
+        if !locks.contains(&lock) {
+            locks.push(lock);
+        }
     }
-
-    /// Half the distance between the quartiles.
-    pub fn spread(&self) -> f64 {
-        (self.upper - self.lower) / 2.0
-    }
+    Ok(locks)
 }
 
-impl std::fmt::Display for Quartiles {
-    /// The median and the spread, with two decimals.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:.2} ±{:.2}", self.median, self.spread())
-    }
+/// Variables of our own environment that must not change what is measured.
+const STRAY: [&str; 4] = ["LOCKSWAP_STATS", "LOCKSWAP_LATENCIES", "LOCKSWAP_SLO", "LOCKSWAP_ONLY"];
+
+/// What puts a process on `lock`; the interposed baseline, and what plays no role, stay glibc's.
+fn environment(role: Role, lock: &str) -> Result<Environment, UserError> {
+    let own = |id: &str| Some(id.to_owned());
+    let selection = match role {
+        // Every baseline measures glibc's rwlock, with the library loaded or not.
+        Role::RwLock if lock == INTERPOSED => Selection { lock: own(INTERPOSED), rwlock: own(PLAIN), spin: own(PLAIN) },
+        Role::RwLock => Selection { lock: own(PLAIN), rwlock: own(lock), spin: own(PLAIN) },
+        _ => {
+            let others = (lock == INTERPOSED).then(|| PLAIN.to_owned());
+            Selection { lock: own(lock), rwlock: others.clone(), spin: others }
+        }
+    };
+    let mut environment = selection.environment()?;
+    environment.extend(STRAY.map(|name| (name.into(), None)));
+    Ok(environment)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Refuses a percentage over 100.
+fn percent(text: &str) -> Result<u32, String> {
+    text.parse().ok().filter(|&n| n <= 100).ok_or_else(|| "give a percentage, 0 to 100".to_owned())
+}
 
-    #[test]
-    fn quartiles_interpolate() {
-        assert_eq!(Quartiles::of(vec![]), None);
-        assert_eq!(Quartiles::of(vec![3.0]), Some(Quartiles { lower: 3.0, median: 3.0, upper: 3.0 }));
-        let five = Quartiles::of(vec![5.0, 1.0, 2.0, 4.0, 3.0]).unwrap();
-        assert_eq!(five, Quartiles { lower: 2.0, median: 3.0, upper: 4.0 });
-        assert_eq!(Quartiles::of(vec![1.0, 2.0]).unwrap().median, 1.5);
-    }
+/// A wrong use of options, with its remedy.
+fn misuse(what: impl Into<String>, remedy: &str) -> anyhow::Error {
+    UserError::new(what, remedy).with_status(USAGE).into()
 }

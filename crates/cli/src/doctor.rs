@@ -4,13 +4,14 @@ use std::ffi::OsString;
 use std::io;
 use std::process::{Command, ExitCode};
 
+use lockswap_experiment::hardware::child;
 use lockswap_inspect::{examine, here, Error, Finding, Report, Status};
 use lockswap_study::machine::Machine;
 
 use crate::error::UserError;
 use crate::outputs::JsonArgs;
 use crate::terminal::{self, visible};
-use crate::{hidden, library, selection};
+use crate::{library, selection};
 
 /// Says whether lockswap can work here, and on a program, and if not, what to do about it.
 #[derive(clap::Args)]
@@ -46,7 +47,7 @@ pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
 /// This command, telling whether the preload library is in its process; the user's choice of locks is not tried.
 fn attempt() -> io::Result<Command> {
     let mut attempt = Command::new(std::env::current_exe()?);
-    attempt.arg(hidden::LOADED);
+    attempt.arg(child::LOADED);
     selection::VARIABLES.iter().chain(&["LOCKSWAP_ONLY"]).for_each(|name| {
         attempt.env_remove(name);
     });

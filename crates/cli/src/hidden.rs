@@ -1,42 +1,21 @@
 //! Subcommands that lockswap starts itself as child processes; they show in no help page.
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use lockswap_locks::registry::Role;
-use lockswap_platform::Native;
+use anyhow::Context;
+use lockswap_experiment::hardware::torture::Order;
+use lockswap_experiment::hardware::{child, job};
+use lockswap_experiment::validate::hardware::Run;
+use lockswap_platform::{Native, Ns};
 use lockswap_workloads::crew::Timing;
 use lockswap_workloads::hardware::Hardware;
 use lockswap_workloads::kv;
+use lockswap_workloads::little::Little;
 use lockswap_workloads::pthread::{Kind, Mutex};
-use lockswap_workloads::torture::{self, Config, Focus};
+use lockswap_workloads::report::Report;
 
 use crate::terminal::print;
-use crate::torture::Counts;
-use lockswap_workloads::little::Little;
-
-/// Name of the built-in workload's subcommand.
-pub const KEY_VALUE: &str = "__kv";
-
-/// Name of the subcommand that makes one measurement for `lockswap bench`.
-pub const BENCH: &str = "__bench";
-
-/// Name of the subcommand that makes one run of `lockswap sim validate` on hardware.
-pub const VALIDATE: &str = "__validate";
-
-/// Name of the subcommand that tells whether the preload library is in its own process.
-pub const LOADED: &str = "__loaded";
-
-/// Name of the subcommand that tortures the locks of its own process.
-pub const TORTURE: &str = "__torture";
-
-/// Name of the subcommand that tells whether it may yield.
-pub const YIELD: &str = "__yield";
-
-/// Captures the result that [`KEY_VALUE`] prints.
-pub const KEY_VALUE_METRIC: &str = "throughput_ops_per_s=([0-9]+)";
-/// Its unit.
-pub const KEY_VALUE_UNIT: &str = "ops/s";
 
 /// Arguments of the built-in workload.
 #[derive(clap::Args)]
@@ -59,20 +38,36 @@ pub fn key_value(args: KeyValueArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Arguments of one measurement.
+/// Arguments of a process that measures or tortures: what to do, as JSON.
 #[derive(clap::Args)]
-pub struct BenchArgs {
+pub struct JobArgs {
     job: String,
 }
 
 /// Makes one measurement and prints one line of JSON.
-pub fn bench(args: &BenchArgs) -> anyhow::Result<ExitCode> {
-    crate::bench::job::measure(&args.job)
+pub fn bench(args: &JobArgs) -> anyhow::Result<ExitCode> {
+    let line = job::perform(&args.job, crate::places::look_around()?)?;
+    print(&format!("{line}\n"))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Makes one run of a workload on a lock that is called directly and prints one line of JSON.
-pub fn validate(args: &BenchArgs) -> anyhow::Result<ExitCode> {
-    crate::sim::validate::hardware::measure(&args.job)
+pub fn validate(args: &JobArgs) -> anyhow::Result<ExitCode> {
+    let run: Run = serde_json::from_str(&args.job).context("no run")?;
+    let report = run.make(crate::places::look_around()?).map_err(anyhow::Error::msg)?;
+    print(&format!("{}\n", serde_json::to_string(&report)?))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes such a run in a process of its own, which takes about `time`; why it could not be made, in words.
+pub fn measured(run: &Run, time: Ns) -> Result<Report, String> {
+    let make = || {
+        let mut command = Command::new(std::env::current_exe().context("cannot find this program's own file")?);
+        command.arg(child::VALIDATE).arg(serde_json::to_string(run)?);
+        let text = child::answer(command, Duration::from_nanos(time))?;
+        serde_json::from_slice(&text).context("the measuring process printed something else than its numbers")
+    };
+    make().map_err(|error| format!("{error:#}"))
 }
 
 /// Status 0 when the preload library is mapped into this process.
@@ -93,43 +88,11 @@ pub fn try_yield() -> anyhow::Result<ExitCode> {
     Ok(if nix::sched::sched_yield().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Arguments of the torture of one lock.
-#[derive(clap::Args)]
-pub struct TortureArgs {
-    #[arg(long)]
-    focus: String,
-    #[arg(long)]
-    seed: u64,
-    #[arg(long, value_delimiter = ',')]
-    threads: Vec<usize>,
-    #[arg(long)]
-    seconds: f64,
-    #[arg(long)]
-    patience: f64,
-    #[arg(long)]
-    glibc: bool,
-    #[arg(long)]
-    preloaded: bool,
-}
-
 /// Tortures the locks of this process and prints the counts as one line of JSON.
-pub fn torture(args: TortureArgs) -> anyhow::Result<ExitCode> {
-    anyhow::ensure!(is_loaded()? == args.preloaded, "the preload library is where it should not be, or is not");
-    let focus = match args.focus {
-        focus if focus == Role::RwLock.name() => Focus::RwLock,
-        focus if focus == Role::Spin.name() => Focus::Spin,
-        _ => Focus::Mutex,
-    };
-    let (threads, patience) = (args.threads, Duration::from_secs_f64(args.patience));
-    let standard = Config::new(args.seed, Duration::from_secs_f64(args.seconds));
-    torture::run(&Config { threads, patience, focus, glibc: args.glibc, ..standard }, |report| {
-        let counts = Counts {
-            operations: report.operations,
-            acquisitions: report.acquisitions,
-            forks: report.forks,
-            threads_ended: report.threads_ended,
-            longest_wait_ms: report.longest_wait.as_secs_f64() * 1e3,
-        };
+pub fn torture(args: &JobArgs) -> anyhow::Result<ExitCode> {
+    let order: Order = serde_json::from_str(&args.job)?;
+    anyhow::ensure!(is_loaded()? == order.preloaded, "the preload library is where it should not be, or is not");
+    order.perform(|counts| {
         // Who started us notices when it gets no result.
         let _ = serde_json::to_string(&counts).map(|line| print(&format!("{line}\n")));
     });

@@ -3,9 +3,9 @@
 use std::process::Command;
 
 use lockswap_carry::{seccomp, Library, NoFolder, Unpacked};
+use lockswap_experiment::hardware::child;
 
 use crate::error::UserError;
-use crate::hidden;
 
 pub use lockswap_carry::FILE_PREFIX;
 
@@ -30,7 +30,7 @@ impl From<NoFolder> for UserError {
 pub fn yields() -> Option<Option<String>> {
     seccomp::yields(|| {
         let mut attempt = Command::new(std::env::current_exe()?);
-        attempt.arg(hidden::YIELD);
+        attempt.arg(child::YIELD);
         Ok(attempt)
     })
 }

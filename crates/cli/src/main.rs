@@ -16,6 +16,7 @@ mod old;
 mod only;
 mod outputs;
 mod picture;
+mod places;
 mod preload_path;
 mod run;
 mod selection;
@@ -31,6 +32,7 @@ mod watch;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use lockswap_experiment::hardware::child;
 
 /// Runs unmodified programs on other lock algorithms and says honestly whether they got faster.
 #[derive(Parser)]
@@ -64,18 +66,18 @@ enum Command {
     Sim(sim::SimArgs),
     Torture(torture::TortureArgs),
     InstallDocs(install_docs::InstallDocsArgs),
-    #[command(name = hidden::KEY_VALUE, hide = true)]
+    #[command(name = child::KEY_VALUE, hide = true)]
     KeyValue(hidden::KeyValueArgs),
-    #[command(name = hidden::BENCH, hide = true)]
-    BenchHere(hidden::BenchArgs),
-    #[command(name = hidden::VALIDATE, hide = true)]
-    ValidateHere(hidden::BenchArgs),
-    #[command(name = hidden::LOADED, hide = true)]
+    #[command(name = child::MEASURE, hide = true)]
+    BenchHere(hidden::JobArgs),
+    #[command(name = child::VALIDATE, hide = true)]
+    ValidateHere(hidden::JobArgs),
+    #[command(name = child::LOADED, hide = true)]
     Loaded,
-    #[command(name = hidden::YIELD, hide = true)]
+    #[command(name = child::YIELD, hide = true)]
     Yield,
-    #[command(name = hidden::TORTURE, hide = true)]
-    TortureHere(hidden::TortureArgs),
+    #[command(name = child::TORTURE, hide = true)]
+    TortureHere(hidden::JobArgs),
 }
 
 /// Ends the process at once when a thread panics: the others might wait for it for ever.
@@ -108,7 +110,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::run(args),
         Command::Torture(args) => torture::run(args),
         Command::InstallDocs(args) => install_docs::run(&args, &Args::command()),
-        Command::TortureHere(args) => hidden::torture(args),
+        Command::TortureHere(args) => hidden::torture(&args),
     };
     result.unwrap_or_else(|error| error::report(&error))
 }

@@ -46,7 +46,7 @@ fn note(arg: &Arg, name: &str, value: &str, of_bench: bool) -> Option<String> {
     if name != long {
         return Some(format!("--{name} is now called --{long}"));
     }
-    if of_bench && arg.is_hide_set() && arg.get_action().takes_values() {
+    if of_bench && arg.is_hide_set() && arg.get_action().takes_values() && !long.starts_with("export-") {
         // Keys of workloads that are options, too.
         return Some(format!("--{name} is now called --set {name}={value}"));
     }

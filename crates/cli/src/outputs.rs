@@ -32,6 +32,14 @@ pub struct OutputArgs {
     export_md: Option<PathBuf>,
 }
 
+impl OutputArgs {
+    /// Whether anything but the table is asked for.
+    pub fn is_asked(&self) -> bool {
+        let old = [&self.export_json, &self.export_csv, &self.export_md];
+        self.format != Print::Table || !self.export.is_empty() || old.into_iter().any(Option::is_some)
+    }
+}
+
 /// What goes to standard output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Print {

@@ -5,7 +5,7 @@ use std::path::Path;
 use lockswap_plot::{Format, Look, Theme};
 use lockswap_study::export::OutputFile;
 
-use crate::error::UserError;
+use crate::error::{UserError, USAGE};
 
 /// Arguments about how pictures look.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
@@ -46,6 +46,27 @@ pub fn footer(facts: &[String]) -> String {
     let version = concat!("lockswap ", env!("CARGO_PKG_VERSION")).to_owned();
     let facts: Vec<String> = std::iter::once(version).chain(facts.iter().cloned()).collect();
     format!("{}: {}", facts.join(", "), command)
+}
+
+/// A picture's file, checked to be writable before anything is measured and replaced as a whole.
+pub struct Picture {
+    format: Format,
+    file: OutputFile,
+}
+
+impl Picture {
+    /// Checks the file's name and place.
+    pub fn prepare(path: &Path) -> Result<Self, UserError> {
+        let format = Format::of(path).map_err(|error| {
+            UserError::new(error.to_string(), "name it so, for instance curve.svg").with_status(USAGE)
+        })?;
+        Ok(Self { format, file: prepare(path)? })
+    }
+
+    /// Writes what `draw` draws in the file's format.
+    pub fn write(&self, draw: impl FnOnce(Format) -> Vec<u8>) -> anyhow::Result<()> {
+        replace(&self.file, &draw(self.format))
+    }
 }
 
 /// Checks that a file of any sort can be written.

@@ -4,7 +4,7 @@ mod report;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -12,8 +12,7 @@ use indicatif::ProgressBar;
 use lockswap_locks::parameters::{self, Values};
 use lockswap_locks::registry;
 use lockswap_platform::{Ns, LONGEST_DURATION};
-use lockswap_plot::{Chart, Format, Look};
-use lockswap_study::export::OutputFile;
+use lockswap_plot::Chart;
 use lockswap_study::latencies::LatencyFile;
 use lockswap_study::metric::Metric;
 use lockswap_study::plan::Variant;
@@ -29,7 +28,7 @@ use crate::compare::{bar, plain_failed};
 use crate::duration;
 use crate::error::{UserError, USAGE};
 use crate::outputs::{OutputArgs, Outputs, Wanted, ALL_FORMS};
-use crate::picture;
+use crate::picture::{footer, Picture};
 use crate::selection::{named, Selection, PLAIN, VARIABLES};
 use crate::terminal;
 
@@ -104,7 +103,7 @@ Examples:
 pub fn run(args: SloArgs) -> anyhow::Result<ExitCode> {
     let setting = setting(&args)?;
     let mut outputs = Outputs::prepare(&args.output, ALL_FORMS)?;
-    let latency = args.export_latency.as_deref().map(|path| latency_picture(&args, path)).transpose()?;
+    let latency = args.export_latency.as_deref().map(Picture::prepare).transpose()?;
     let file = LatencyFile::create().map_err(|error| {
         let remedy = "set TMPDIR to a folder that you can write to, on a disk that is not full";
         UserError::new(format!("cannot record latencies: {error}"), remedy)
@@ -121,11 +120,9 @@ pub fn run(args: SloArgs) -> anyhow::Result<ExitCode> {
         Failure::Unfit { what, remedy } => UserError::new(what, remedy),
     })?;
     write(&mut outputs, &curve, true);
-    if let Some((file, look)) = &latency {
-        let content = with_footer(draw::latency(&curve), &curve).render(*look);
-        if let Err(error) = file.replace(&content) {
-            outputs.failed.push(format!("cannot write {}: {error}", file.path().display()));
-        }
+    if let Some(picture) = &latency {
+        let draw = |format| with_footer(draw::latency(&curve), &curve).render(args.output.look.of(format));
+        outputs.failed.extend(picture.write(draw).err().map(|error| format!("{error:#}")));
     }
     match args.output.format.data() {
         None => terminal::print(&report::words(&curve, terminal::width().map_or(100, usize::from)))?,
@@ -244,11 +241,5 @@ fn write(outputs: &mut Outputs, curve: &Curve, done: bool) {
 }
 
 fn with_footer(chart: Chart, curve: &Curve) -> Chart {
-    Chart { footer: picture::footer(&[draw::facts(curve)]), ..chart }
-}
-
-fn latency_picture(args: &SloArgs, path: &Path) -> Result<(OutputFile, Look), UserError> {
-    let format = Format::of(path)
-        .map_err(|error| UserError::new(error.to_string(), "name it, for instance, slo.svg").with_status(USAGE))?;
-    Ok((picture::prepare(path)?, args.output.look.of(format)))
+    Chart { footer: footer(&[draw::facts(curve)]), ..chart }
 }

@@ -3,6 +3,8 @@
 use std::io::{self, IsTerminal, Write};
 
 use comfy_table::{presets, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table};
+use lockswap_study::page::Page;
+use lockswap_study::summary::Judgement;
 
 /// Width of the terminal, or `None` where standard output is not one.
 pub fn width() -> Option<u16> {
@@ -127,7 +129,11 @@ fn lines_at(table: &Table, columns: Option<u16>) -> String {
     // One blank of padding on each side.
     let widths: Vec<usize> = table.column_max_content_widths().iter().map(|width| usize::from(*width) + 2).collect();
     let headings: Vec<String> = table.header().into_iter().flat_map(|row| row.cell_iter().map(Cell::content)).collect();
-    let about = headings.iter().take_while(|heading| ["lock", "threads"].contains(&heading.as_str())).count().max(1);
+    // Up to the lock, which stands behind what tells settings apart, and numbers of threads behind it.
+    let is_lock = |heading: &String| ["lock", "rwlock"].contains(&heading.as_str());
+    let lock = headings.iter().take(5).position(is_lock).map_or(1, |place| place + 1);
+    let about =
+        lock + headings.iter().skip(lock).take_while(|heading| ["with", "threads"].contains(&heading.as_str())).count();
     let about_width: usize = widths.iter().take(about).sum();
     let mut parts: Vec<Vec<usize>> = Vec::new();
     let mut used = columns;
@@ -217,6 +223,31 @@ pub fn print(text: &str) -> io::Result<()> {
     }
     let text = width().map_or_else(|| text.to_owned(), |columns| folded(text, columns.into()));
     print_data(&if is_utf8() { text } else { in_ascii(&text) })
+}
+
+/// Prints a page for people.
+pub fn print_page(page: &Page) -> io::Result<()> {
+    let mut text = page.conclusion.iter().map(|line| format!("{line}\n")).collect::<String>();
+    for shown in &page.tables {
+        text.push('\n');
+        text += &shown.title.as_ref().map(|title| format!("{title}\n")).unwrap_or_default();
+        let headings: Vec<&str> = shown.columns.iter().map(|(heading, _)| heading.as_str()).collect();
+        let numeric: Vec<usize> = (0..headings.len()).filter(|column| shown.columns[*column].1).collect();
+        let mut rows = table(&headings, &numeric);
+        for row in &shown.rows {
+            let tone = match row.judgement {
+                Judgement::Better => Tone::Good,
+                Judgement::Worse => Tone::Bad,
+                Judgement::Failed => Tone::Warning,
+                _ => Tone::Plain,
+            };
+            add_row(&mut rows, row.cells.clone(), tone);
+        }
+        text += &lines(&rows);
+    }
+    text.push('\n');
+    page.notes.iter().for_each(|note| text += &format!("{note}\n"));
+    print(&text)
 }
 
 /// Writes to standard output as it is: what programs read.

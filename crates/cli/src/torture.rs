@@ -2,25 +2,21 @@
 
 use crate::duration::{as_option, within};
 use crate::error::{UserError, USAGE};
+use crate::outputs::{OutputArgs, Outputs, Wanted};
 use crate::selection::{known, Selection, PLAIN, VARIABLES};
-use crate::{hidden, terminal};
+use crate::terminal;
 use anyhow::Context;
+use lockswap_experiment::hardware::child::Environment;
+use lockswap_experiment::hardware::torture::{torture, Document, LockResult, Order};
 use lockswap_locks::registry::{self, Role};
 use lockswap_platform::Ns;
-use lockswap_study::export::OutputFile;
+use lockswap_study::export::Format;
 use lockswap_study::machine::Machine;
-use lockswap_study::model::Exit;
-use lockswap_study::runner::{run_once, Interrupt, Limits, Program};
-use lockswap_study::summary::human;
-use lockswap_workloads::torture::FAILED;
-use serde::{Deserialize, Serialize};
+use lockswap_study::runner::Interrupt;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// Tests locks on this machine by doing at random everything that programs do to them, and checks every result.
 #[derive(clap::Args)]
@@ -51,9 +47,8 @@ pub struct TortureArgs {
     /// Time after which a lock that is wanted and that nobody gets has failed
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = within(TIMES))]
     patience: Ns,
-    /// Writes the results as JSON, after every lock
-    #[arg(long, value_name = "FILE")]
-    export_json: Option<PathBuf>,
+    #[command(flatten)]
+    outputs: OutputArgs,
 }
 
 const HELP: &str = "\
@@ -80,108 +75,69 @@ Examples:
   lockswap torture --lock mcs_stp,cna --time 1m
   lockswap torture --rwlock rw-futex --spin ttas --threads 3,200
   lockswap torture --lock futex --seed 17 --threads 64
-  lockswap torture --all --time 1s --export-json torture.json";
+  lockswap torture --all --time 1s --export torture.json";
 
 /// A tenth of a second to a day.
 const TIMES: RangeInclusive<Ns> = 100_000_000..=86_400_000_000_000;
 
-fn seconds(ns: Ns) -> f64 {
-    Duration::from_nanos(ns).as_secs_f64()
-}
-
-/// What a process did before it ended well.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Counts {
-    /// Operations, each of some calls.
-    pub operations: u64,
-    /// Exclusive acquisitions.
-    pub acquisitions: u64,
-    /// Children forked.
-    pub forks: u64,
-    /// Threads that ended while others went on.
-    pub threads_ended: u64,
-    /// Longest wait for one acquisition.
-    pub longest_wait_ms: f64,
-}
-
-#[derive(Serialize)]
-struct LockResult {
-    role: &'static str,
-    id: &'static str,
-    #[serde(flatten)]
-    counts: Option<Counts>,
-    failure: Option<Failure>,
-}
-
-impl LockResult {
-    /// Whether anything but a lock of glibc's failed.
-    fn failed(&self) -> bool {
-        self.failure.as_ref().is_some_and(|failure| !failure.glibcs)
-    }
-
-    fn glibc_failed(&self) -> bool {
-        self.failure.as_ref().is_some_and(|failure| failure.glibcs)
-    }
-}
-
-#[derive(Serialize)]
-struct Failure {
-    message: String,
-    replay: String,
-    /// A check failed on a lock of glibc's: neither ours nor, as with a crash, perhaps of this test.
-    glibcs: bool,
-}
-
-#[derive(Serialize)]
-struct Results<'a> {
-    schema: u32,
-    tool: &'static str,
-    machine: &'a Machine,
-    seed: u64,
-    seconds: f64,
-    threads: &'a [u16],
-    locks: &'a [LockResult],
-}
-
 /// Runs `lockswap torture`.
 pub fn run(args: TortureArgs) -> anyhow::Result<ExitCode> {
     let subjects = subjects(&args)?;
-    let file = args.export_json.as_deref().map(|path| {
-        OutputFile::prepare(path).map_err(|error| {
-            let what = format!("cannot write {}: {error}", path.display());
-            UserError::new(what, "name a file in a folder that you can write to; nothing was tested")
-        })
-    });
-    let file = file.transpose()?;
+    let mut outputs = Outputs::prepare(&args.outputs, &["json", "csv", "md", "html"])?;
     let interrupt = Interrupt::on(&[SIGINT, SIGTERM, SIGHUP])?;
     let machine = Machine::here();
     let seed = args.seed.unwrap_or_else(some_seed);
-    let mut results = Vec::new();
-    let export = |results: &[LockResult], file: &OutputFile| {
-        let (tool, threads) = (concat!("lockswap ", env!("CARGO_PKG_VERSION")), &*args.threads);
-        let document =
-            Results { schema: 1, tool, machine: &machine, seed, seconds: seconds(args.time), threads, locks: results };
-        let written = file.replace(serde_json::to_string_pretty(&document)?.as_bytes());
-        written.with_context(|| format!("cannot write {}", file.path().display()))
+    let own = std::env::current_exe().context("cannot find this program's own file")?;
+    let threads = args.threads.iter().map(|&n| n.into()).collect();
+    let (time, patience) = (args.time, args.patience);
+    let mut order = Order { focus: String::new(), seed, threads, time, patience, glibc: false, preloaded: false };
+    let mut results: Vec<LockResult> = Vec::new();
+    let content = |results: &[LockResult], order: &Order, format: Format| match format {
+        Format::Json => Document::new(&machine, order, results).json(),
+        Format::Csv => Document::new(&machine, order, results).csv(),
+        Format::Markdown => Ok(Document::new(&machine, order, results).page().markdown().into_bytes()),
+        Format::Html => Ok(Document::new(&machine, order, results).page().html().into_bytes()),
+    };
+    let write = |outputs: &mut Outputs, results: &[LockResult], order: &Order, done| {
+        outputs.write(done, |wanted| match wanted {
+            Wanted::Data(format) => content(results, order, format),
+            Wanted::Picture(_) => Ok(Vec::new()),
+        });
     };
     for (done, &(role, id)) in subjects.iter().enumerate() {
         progress(&format!("{}/{} {id}", done + 1, subjects.len()));
-        let Some(result) = torture(role, id, &args, seed, &interrupt)? else { break };
+        let selection = selection(role, id);
+        (order.focus, order.glibc) = (role.name().to_owned(), registry::is_glibcs(id));
+        order.preloaded = !selection.is_plain();
+        let replay = replay(role, id, &args, seed);
+        let found = torture(&own, environment(&selection)?, (role, id), &order, replay, &interrupt)?;
+        let Some(result) = found else { break };
         results.push(result);
-        if let Some(file) = file.as_ref().filter(|file| !file.is_stream()) {
-            export(&results, file)?;
-        }
+        write(&mut outputs, &results, &order, false);
     }
     progress("");
-    if let Some(file) = file.as_ref().filter(|file| file.is_stream()) {
-        export(&results, file)?;
+    write(&mut outputs, &results, &order, true);
+    match args.outputs.format.data() {
+        None => terminal::print_page(&Document::new(&machine, &order, &results).page())?,
+        Some(format) => terminal::print_data(&String::from_utf8_lossy(&content(&results, &order, format)?))?,
     }
-    terminal::print(&render(&results, &machine, &args, seed))?;
+    let written = outputs.tell();
     if let Some(signal) = interrupt.signal() {
         let _ = writeln!(io::stderr(), "interrupted: {} of {} locks were tested", results.len(), subjects.len());
         return Ok(ExitCode::from(128u8.wrapping_add(signal as u8)));
     }
-    Ok(if results.iter().any(LockResult::failed) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let failed = results.iter().any(LockResult::failed) || !written;
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The environment of a process whose locks are these.
+fn environment(selection: &Selection) -> Result<Environment, UserError> {
+    let mut environment = selection.environment()?;
+    let stray = VARIABLES.into_iter().chain(["LOCKSWAP_STATS", "LOCKSWAP_ONLY"]);
+    let stray = stray.filter(|variable| !environment.iter().any(|(name, _)| name == variable));
+    let stray: Environment = stray.map(|name| (name.into(), None)).collect();
+    environment.extend(stray);
+    Ok(environment)
 }
 
 fn some_seed() -> u64 {
@@ -230,65 +186,11 @@ fn selection(role: Role, id: &str) -> Selection {
     Selection { lock: of(Role::Mutex), rwlock: of(Role::RwLock), spin: of(Role::Spin) }
 }
 
-/// Tests one lock; `None` after an interruption.
-fn torture(
-    role: Role,
-    id: &'static str,
-    args: &TortureArgs,
-    seed: u64,
-    interrupt: &Interrupt,
-) -> anyhow::Result<Option<LockResult>> {
-    let selection = selection(role, id);
-    let mut envs = selection.environment()?;
-    let stray = VARIABLES.into_iter().chain(["LOCKSWAP_STATS", "LOCKSWAP_ONLY"]);
-    let stray = stray.filter(|v| !envs.iter().any(|(name, _)| name == v));
-    let stray: Vec<_> = stray.map(|name| (name.into(), None)).collect();
-    envs.extend(stray);
-    let own = std::env::current_exe().context("cannot find this program's own file")?;
-    let mut words = vec![own.into_os_string(), hidden::TORTURE.into()];
-    let options = [
-        ("--focus", role.name().to_owned()),
-        ("--seed", seed.to_string()),
-        ("--threads", list(&args.threads)),
-        ("--seconds", seconds(args.time).to_string()),
-        ("--patience", seconds(args.patience).to_string()),
-    ];
-    words.extend(options.into_iter().flat_map(|(option, value)| [OsString::from(option), value.into()]));
-    words.extend(registry::is_glibcs(id).then(|| "--glibc".into()));
-    words.extend((!selection.is_plain()).then(|| "--preloaded".into()));
-
-    // Its own watching thread ends it long before, with a better message.
-    let timeout = Duration::from_nanos(args.time + 3 * args.patience) + Duration::from_secs(10);
-    let limits = Limits { timeout, capture_stdout: true, keep_bytes: 1 << 16, input: None, show: false };
-    let Some(run) = run_once(&Program { args: words, envs }, limits, Some(interrupt)) else {
-        return Ok(None);
-    };
-    let said = String::from_utf8_lossy(&run.stderr);
-    let outcome = match &run.exit {
-        Exit::Code { code: 0 } => {
-            serde_json::from_slice(&run.stdout).map_err(|_| "ended without a result, before its time".to_owned())
-        }
-        Exit::Code { code } if *code == FAILED => Err(message(&said)),
-        exit => Err(format!("{}\n{}", exit.words(), said.trim()).trim().to_owned()),
-    };
-    let glibcs = registry::is_glibcs(id) && matches!(run.exit, Exit::Code { code: FAILED });
-    let (counts, failure) = match outcome {
-        Ok(counts) => (Some(counts), None),
-        Err(message) => (None, Some(Failure { message, replay: replay(role, id, args, seed), glibcs })),
-    };
-    Ok(Some(LockResult { role: role.name(), id, counts, failure }))
-}
-
-/// The failing process's own message; the first one counts if several threads found something.
-fn message(stderr: &str) -> String {
-    let first = stderr.find("torture: ").map_or(stderr, |at| &stderr[at + "torture: ".len()..]);
-    first.split("\ntorture: ").next().unwrap_or(first).trim().to_owned()
-}
-
 fn list(numbers: &[u16]) -> String {
     numbers.iter().map(u16::to_string).collect::<Vec<_>>().join(",")
 }
 
+/// The command that tries the same again.
 fn replay(role: Role, id: &str, args: &TortureArgs, seed: u64) -> String {
     let option = match role {
         Role::Mutex => "--lock",
@@ -298,55 +200,6 @@ fn replay(role: Role, id: &str, args: &TortureArgs, seed: u64) -> String {
     let topology = std::env::var("LOCKSWAP_TOPOLOGY").map(|value| format!("LOCKSWAP_TOPOLOGY={value} "));
     let (topology, time, threads) = (topology.unwrap_or_default(), as_option(args.time), list(&args.threads));
     format!("{topology}lockswap torture {option} {id} --seed {seed} --time {time} --threads {threads}")
-}
-
-fn render(results: &[LockResult], machine: &Machine, args: &TortureArgs, seed: u64) -> String {
-    let headings = ["lock", "for", "operations", "acquisitions", "forks", "threads ended", "longest wait", "result"];
-    let mut table = terminal::table(&headings, &[2, 3, 4, 5, 6]);
-    for result in results {
-        let mut row = vec![result.id.to_owned(), result.role.to_owned()];
-        row.extend(match &result.counts {
-            Some(counts) => [
-                human(counts.operations as f64, ""),
-                human(counts.acquisitions as f64, ""),
-                counts.forks.to_string(),
-                counts.threads_ended.to_string(),
-                format!("{:.1} ms", counts.longest_wait_ms),
-            ],
-            None => [const { "-" }; 5].map(str::to_owned),
-        });
-        let verdict = match &result.failure {
-            None => "ok",
-            Some(_) if result.glibc_failed() => "glibc failed",
-            Some(_) => "FAILED",
-        };
-        row.push(verdict.to_owned());
-        table.add_row(row);
-    }
-    let mut text = terminal::lines(&table);
-    text += &format!(
-        "\n{}\nseed {seed}, {} per lock, rounds of {} threads in turn\n",
-        machine.words(),
-        as_option(args.time),
-        list(&args.threads)
-    );
-    for LockResult { role, id, failure, .. } in results {
-        if let Some(Failure { message, replay, glibcs }) = failure {
-            let what = match glibcs {
-                true => format!("glibc's own lock failed: {id} ({role}):"),
-                false => format!("{id} ({role}) failed:"),
-            };
-            text += &format!("\n{what} {message}\n  repeat: {replay}\n");
-        }
-    }
-    let failed = results.iter().filter(|result| result.failed()).count();
-    let glibcs = results.iter().filter(|result| result.glibc_failed()).count();
-    text + &match (failed, glibcs) {
-        (0, 0) if results.len() == 1 => "the lock passed\n".to_owned(),
-        (0, 0) => format!("{} locks passed\n", results.len()),
-        (0, _) => format!("\npassed: {}; failed of glibc's own: {glibcs}\n", results.len() - glibcs),
-        _ => format!("\nFAILED: {failed} of {}\n", results.len()),
-    }
 }
 
 #[cfg(test)]
@@ -395,27 +248,7 @@ mod tests {
     #[test]
     fn a_failure_says_how_to_repeat_it() {
         let args = parse(&["--lock", "cna", "--threads", "3,5", "--time", "2"]);
-        let replay = replay(Role::Mutex, "cna", &args, 17);
-        assert!(replay.ends_with("lockswap torture --lock cna --seed 17 --time 2s --threads 3,5"), "{replay}");
-        let message = message("x\ntorture: one\n  more\ntorture: two\n");
-        let failure = Some(Failure { message, replay, glibcs: false });
-        let results = [LockResult { role: "mutex", id: "cna", counts: None, failure }];
-        let text = render(&results, &Machine::here(), &args, 17);
-        assert!(text.contains("cna (mutex) failed: one\n  more\n  repeat: "), "{text}");
-        assert!(text.contains("FAILED: 1 of 1\n") && !text.contains("two"), "{text}");
-    }
-
-    #[test]
-    fn a_failure_of_glibcs_is_called_so() {
-        let args = parse(&["--rwlock", PLAIN]);
-        let failure = Failure { message: "hangs".to_owned(), replay: "again".to_owned(), glibcs: true };
-        let results = [
-            LockResult { role: "rwlock", id: PLAIN, counts: None, failure: Some(failure) },
-            LockResult { role: "rwlock", id: "rw-futex", counts: None, failure: None },
-        ];
-        assert!(results[0].glibc_failed() && !results.iter().any(LockResult::failed));
-        let text = render(&results, &Machine::here(), &args, 17);
-        assert!(text.contains("glibc's own lock failed: pthread (rwlock): hangs\n  repeat: again\n"), "{text}");
-        assert!(text.contains("passed: 1; failed of glibc's own: 1\n") && !text.contains("FAILED"), "{text}");
+        let again = replay(Role::Mutex, "cna", &args, 17);
+        assert!(again.ends_with("lockswap torture --lock cna --seed 17 --time 2s --threads 3,5"), "{again}");
     }
 }

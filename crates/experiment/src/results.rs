@@ -2,6 +2,7 @@
 //! Schema, made of these types.
 
 use lockswap_study::machine::Machine as Host;
+use lockswap_study::summary::{Judgement, Row};
 use lockswap_workloads::hardware::Seat;
 use lockswap_workloads::report::{summary, Report};
 use lockswap_workloads::workload::{Config, Workload};
@@ -87,8 +88,41 @@ struct Outcome {
     config: Config,
     /// Where threads were pinned; empty in simulation, where the machine's file says it, and where they were not.
     seats: Vec<Seat>,
+    /// How it compares with the baseline of its setting; null in simulation, and where nothing is compared.
+    compared: Option<Compared>,
     /// Round by round.
     rounds: Vec<Round>,
+}
+
+/// How a lock compares with the baseline over the same rounds: `docs/statistics.md`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Compared {
+    /// How many times better it is: above 1 is better; null for the baseline, and where a number is not above 0.
+    pub ratio: Option<f64>,
+    /// Lower end of the ratio's 95 % interval; null below 6 rounds.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
+    /// Wilcoxon's p value after Holm's correction for all that the command compared.
+    pub p: Option<f64>,
+    /// What follows.
+    pub judgement: Judgement,
+    /// The same in words.
+    pub verdict: String,
+}
+
+impl From<&Row> for Compared {
+    fn from(row: &Row) -> Self {
+        Self {
+            ratio: row.ratio,
+            low: row.ratio_low,
+            high: row.ratio_high,
+            p: row.p,
+            judgement: row.judgement,
+            verdict: row.verdict.clone(),
+        }
+    }
 }
 
 /// One round.
@@ -144,6 +178,8 @@ pub struct Measurement<'a> {
     pub seats: &'a [Seat],
     /// Round by round.
     pub rounds: Vec<Round>,
+    /// How it compares with the baseline, where it is compared.
+    pub compared: Option<Compared>,
 }
 
 impl Measurement<'_> {
@@ -163,6 +199,7 @@ impl Measurement<'_> {
             numbers,
             config: self.workload.config(),
             seats: self.seats.to_vec(),
+            compared: self.compared,
             rounds: self.rounds,
         })
     }

@@ -124,9 +124,12 @@ impl Environment {
         match parameters::read(role, text) {
             Ok(named) => named,
             Err(Wrong::NoLock(id)) => {
-                let (role, meant) = (role.name(), nearest(id, registry::ids(role)));
-                let blank = if meant.is_empty() { "" } else { " " };
-                die(format_args!("{name}={shown} names no {role} lock; {meant}{blank}'lockswap list' shows all"))
+                let meant = nearest(id, registry::ids(role));
+                die(format_args!(
+                    "{name}={shown} names no {} lock; {meant}{}'lockswap list' shows all",
+                    role.name(),
+                    if meant.is_empty() { "" } else { " " }
+                ))
             }
             Err(wrong) => die(format_args!("{name}={shown}: {wrong}")),
         }

@@ -3,9 +3,12 @@
 use crate::crew::{attempt, Simulated};
 use crate::engine::{Stuck, Totals};
 use crate::epochs::Epochs;
+use crate::glibc;
 use crate::machine::Machine;
 use crate::platform::set_longest_window;
 use crate::Sim;
+use lockswap_locks::parameters::{self, Named};
+use lockswap_locks::registry::{Entry, Role, ENTRIES, PTHREAD, PTHREAD_ADAPTIVE};
 use lockswap_locks::{for_each_lock, RawLock, RawRwLock};
 use lockswap_platform::{window::LONGEST, Ns};
 use lockswap_workloads::direct::{Direct, DirectRw};
@@ -13,6 +16,7 @@ use lockswap_workloads::report::Report;
 use lockswap_workloads::workload::Workload;
 use lockswap_workloads::{counter, epochs, kv, ncs, readers, Mutex, ReadWrite};
 use std::any::Any;
+use std::fmt;
 use std::ops::Deref;
 
 /// A run to make.
@@ -22,7 +26,7 @@ pub struct Job<'a> {
     pub machine: &'a Machine,
     /// What.
     pub workload: Workload,
-    /// The id of the lock.
+    /// The id of the lock, with its parameters: `asl:max-window=1ms`.
     pub lock: &'a str,
     /// The seed of all chance.
     pub seed: u64,
@@ -46,6 +50,29 @@ pub enum Failure {
     NoSuchLock,
     /// The lock stopped all threads.
     Stuck(Stuck),
+}
+
+/// In words for people, in several lines where threads are named.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 16;
+        let (what, threads) = match self {
+            Failure::NoSuchLock => return f.write_str("no such lock"),
+            Failure::Stuck(Stuck::Deadlock(threads)) => ("deadlock: nothing will happen any more", threads),
+            Failure::Stuck(Stuck::Livelock(threads)) => {
+                ("livelock: threads go on and on, and none comes to its end", threads)
+            }
+            Failure::Stuck(Stuck::Late(threads)) => {
+                ("no end: 100 s of virtual time after the measurement threads still run", threads)
+            }
+        };
+        f.write_str(what)?;
+        threads.iter().take(SHOWN).try_for_each(|line| write!(f, "\n  {line}"))?;
+        match threads.len().checked_sub(SHOWN + 1) {
+            Some(rest) => write!(f, "\n  and {} more", rest + 1),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A lock on lines of its own.
@@ -91,6 +118,21 @@ impl<T> Deref for Apart<T> {
     }
 }
 
+/// The ids of the locks that can be simulated: those of the catalogue, and glibc's mutexes.
+pub fn locks(role: Role) -> impl Iterator<Item = &'static str> {
+    ENTRIES.iter().filter(move |entry| entry.role == role && is_simulated(entry)).map(|entry| entry.info.id)
+}
+
+/// The lock that `text` names among [`locks`], with parameters behind its id or without.
+pub fn find_lock(role: Role, text: &str) -> Option<Named<'_>> {
+    parameters::read(role, text.trim()).ok().filter(|named| is_simulated(named.entry))
+}
+
+fn is_simulated(entry: &Entry) -> bool {
+    let is_glibcs = entry.role == Role::Mutex && [PTHREAD, PTHREAD_ADAPTIVE].contains(&entry.info.id);
+    !entry.path.is_empty() || is_glibcs
+}
+
 /// A new mutex of the catalogue.
 fn mutex(id: &str) -> Option<Box<dyn AnyMutex>> {
     fn make<L: RawLock<Sim>>() -> Box<dyn AnyMutex> {
@@ -103,6 +145,8 @@ fn mutex(id: &str) -> Option<Box<dyn AnyMutex>> {
                     use $lock as Lock;
                     Some(make::<Lock<Sim>>())
                 })*
+                PTHREAD => Some(make::<glibc::Mutex<Sim, false>>()),
+                PTHREAD_ADAPTIVE => Some(make::<glibc::Mutex<Sim, true>>()),
                 _ => None,
             }
         };
@@ -131,39 +175,42 @@ fn rwlock(id: &str) -> Option<Box<dyn ReadWrite>> {
 
 impl Job<'_> {
     /// Makes the run.
+    ///
+    /// # Errors
+    /// Why there is no result.
     pub fn run(&self) -> Result<Finished, Failure> {
+        let role = if self.workload.wants_rwlocks() { Role::RwLock } else { Role::Mutex };
+        let lock = find_lock(role, self.lock).ok_or(Failure::NoSuchLock)?;
+        let (id, longest) = (lock.entry.info.id, self.longest_window(&lock));
         if let Workload::Readers(config) = &self.workload {
-            let lock = rwlock(self.lock).ok_or(Failure::NoSuchLock)?;
-            return self.measure(|crew| readers::run::<Sim, _>(config, crew, &lock));
+            let lock = rwlock(id).ok_or(Failure::NoSuchLock)?;
+            return self.measure(longest, |crew| readers::run::<Sim, _>(config, crew, &lock));
         }
-        let mutexes = (0..self.workload.locks())
-            .map(|_| mutex(self.lock))
-            .collect::<Option<Vec<_>>>()
-            .ok_or(Failure::NoSuchLock)?;
+        let mutexes =
+            (0..self.workload.locks()).map(|_| mutex(id)).collect::<Option<Vec<_>>>().ok_or(Failure::NoSuchLock)?;
         let mutex = &mutexes[0];
-        self.measure(|crew| match &self.workload {
+        self.measure(longest, |crew| match &self.workload {
             Workload::Counter(config) => counter::run::<Sim, _>(config, crew, mutex),
             Workload::Kv(config) => kv::run::<Sim, _>(config, crew, mutex),
             Workload::Ncs(config) => ncs::run::<Sim, _>(config, crew, mutex),
-            Workload::Epochs(config) => {
-                epochs::run::<Sim, _>(config, crew, &mutexes, &Epochs::new(self.longest_window()))
-            }
+            Workload::Epochs(config) => epochs::run::<Sim, _>(config, crew, &mutexes, &Epochs::new(longest)),
             Workload::Readers(_) => unreachable!("those have run"),
         })
     }
 
-    /// The largest reorder window, ns.
-    fn longest_window(&self) -> Ns {
-        match &self.workload {
-            Workload::Epochs(config) => config.window.unwrap_or(LONGEST),
-            _ => LONGEST,
-        }
+    /// The largest reorder window, ns: the lock's own, else the workload's.
+    fn longest_window(&self, lock: &Named<'_>) -> Ns {
+        let of_workload = match &self.workload {
+            Workload::Epochs(config) => config.window,
+            _ => None,
+        };
+        lock.time("max-window").or(of_workload).unwrap_or(LONGEST)
     }
 
-    fn measure(&self, run: impl FnOnce(&Simulated<'_>) -> Report) -> Result<Finished, Failure> {
+    fn measure(&self, longest: Ns, run: impl FnOnce(&Simulated<'_>) -> Report) -> Result<Finished, Failure> {
         let crew = Simulated::new(self.machine, self.seed);
         let started = cpu_time();
-        set_longest_window(self.longest_window());
+        set_longest_window(longest);
         let report = attempt(|| run(&crew)).map_err(Failure::Stuck);
         set_longest_window(LONGEST);
         let report = report?;

@@ -10,6 +10,7 @@ mod engine;
 mod epochs;
 #[cfg(panic = "unwind")]
 pub mod explore;
+pub mod glibc;
 pub mod host;
 mod job;
 mod machine;
@@ -18,7 +19,7 @@ mod word;
 
 pub use crew::{attempt, Simulated};
 pub use engine::{Stuck, Totals};
-pub use job::{cpu_time, Failure, Finished, Job};
+pub use job::{cpu_time, find_lock, locks, Failure, Finished, Job};
 pub use lockswap_workloads::workload::Workload;
 pub use machine::{Invalid, Machine, Ps};
 pub use platform::Sim;

@@ -2,20 +2,20 @@
 
 use lockswap_locks::flat::ttas::Ttas;
 use lockswap_locks::info::Fairness;
-use lockswap_locks::registry::{Entry, Role, ENTRIES};
+use lockswap_locks::registry::{find, Entry, Role};
 use lockswap_locks::routed::{plock::RonPlock, ron::Ron, shared::RonShared, ticket::RonTicket};
 use lockswap_locks::RawLock;
 use lockswap_platform::{Ns, Platform};
 use lockswap_sim::{attempt, Finished, Job, Machine, Sim, Simulated, Workload};
 use lockswap_workloads::crew::{gather, Phase, Timing};
+use lockswap_workloads::report::Report;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The locks that are ours, or those of them that `LOCKSWAP_TEST_LOCKS` names.
+/// The locks that can be simulated, or those of them that `LOCKSWAP_TEST_LOCKS` names.
 fn locks(role: Role) -> impl Iterator<Item = &'static Entry> {
     let wanted = std::env::var("LOCKSWAP_TEST_LOCKS").ok();
-    let is_wanted =
-        move |entry: &&Entry| wanted.as_deref().is_none_or(|wanted| wanted.split(',').any(|id| id == entry.info.id));
-    ENTRIES.iter().filter(move |entry| entry.role == role && !entry.path.is_empty()).filter(is_wanted)
+    let is_wanted = move |id: &&str| wanted.as_deref().is_none_or(|wanted| wanted.split(',').any(|one| one == *id));
+    lockswap_sim::locks(role).filter(is_wanted).filter_map(move |id| find(role, id))
 }
 
 fn machine(id: &str) -> Machine {
@@ -111,6 +111,26 @@ fn a_window_holds_without_a_target() {
         [("asl", None), ("asl", Some("0")), ("mcs_spin", None)].map(|(l, w)| share_of_little(l, w));
     // A little core that does not wait looks at the lock once before it queues, a cache line more in each section than MCS.
     assert!(free < 0.5 * none && (0.8..1.1).contains(&(none / fifo)), "free {free}, window 0 {none}, MCS {fifo}");
+}
+
+/// glibc's mutex as it is on hardware: newcomers overtake those who sleep, and the adaptive one, which spins, sleeps less.
+#[test]
+fn glibcs_mutexes_behave_as_theirs() {
+    let xeon = machine("xeon-e5-2699v3");
+    let alone = |lock| run(&xeon, "counter", 1, 1_000_000, lock).report.throughput;
+    let ratio = alone("pthread") / alone("futex");
+    assert!((0.5..=1.0).contains(&ratio), "two read-modify-writes as in futex, and two more words: {ratio}");
+    for threads in [2, 8, 36] {
+        let [normal, adaptive, queue] =
+            ["pthread", "pthreadadapt", "mcs_spin"].map(|lock| run(&xeon, "kv", threads, 5_000_000, lock).report);
+        let sharing = |report: &Report| report.handoffs.as_ref().expect("noted").count as f64 / report.ops as f64;
+        assert!(sharing(&normal) < sharing(&queue), "{threads} threads: who unlocks is the first to lock again");
+        assert!(normal.throughput > 1e5 && adaptive.throughput > 1e5, "{threads} threads");
+    }
+    // Who sleeps leaves the CPU: many more threads than CPUs lose nothing, as they do under a lock that spins.
+    let m1 = machine("apple-m1");
+    let [few, many] = [8, 64].map(|threads| run(&m1, "oversub", threads, 50_000_000, "pthread").report.throughput);
+    assert!(many > few / 2.0, "{few} with 8 threads, {many} with 64");
 }
 
 #[test]

@@ -84,7 +84,8 @@ impl Page {
 }
 
 impl Table {
-    fn markdown(&self) -> String {
+    /// The table as Markdown.
+    pub fn markdown(&self) -> String {
         let in_one_line = |cell: &String| cell.replace('|', "\\|").replace('\n', "<br>");
         let headings = self.columns.iter().map(|(heading, _)| heading.clone()).collect();
         let rows = self.rows.iter().map(|row| row.cells.iter().map(in_one_line).collect());

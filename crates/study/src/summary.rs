@@ -2,6 +2,7 @@
 
 use lockswap_locks::counters::FILE_BYTES;
 use lockswap_platform::{Ns, LONGEST_DURATION};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Comparison, Exit, LockRuns, Measure, Phase, Sample, Source, Winner, BASELINE, INTERPOSED};
@@ -67,7 +68,7 @@ impl Row {
 }
 
 /// What a row says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Judgement {
     /// It is what the others are compared with.

@@ -30,6 +30,7 @@ pub mod readers;
 pub mod record;
 pub mod report;
 mod section;
+pub mod sweep;
 pub mod torture;
 pub mod workload;
 

@@ -4,18 +4,18 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::str::FromStr;
 
+use lockswap_experiment::hardware::child;
 use lockswap_locks::registry::{self, Role};
 use lockswap_study::metric::Metric;
 use lockswap_study::model::Measure;
 use lockswap_study::plan::{Plan, Variant};
 use lockswap_study::runner::Program;
 use lockswap_study::stats;
+use lockswap_workloads::little;
 
 use super::CompareArgs;
 use crate::error::{UserError, USAGE};
-use crate::hidden;
 use crate::selection::{named, Selection, INTERPOSED, PLAIN, VARIABLES};
-use lockswap_workloads::little;
 
 /// Locks compared when none are named: each way of waiting and each family once.
 const DEFAULT_LOCKS: [&str; 7] = ["futex", "ttas", "ticket", "mcs_spin", "mcs_stp", "cna", "shfllock-b"];
@@ -123,7 +123,7 @@ pub fn plan(args: &CompareArgs) -> anyhow::Result<Plan> {
     }
     let measures = measures(args, built_in);
     let metrics = match built_in {
-        true => vec![Metric::new(hidden::KEY_VALUE_METRIC).map_err(anyhow::Error::msg)?],
+        true => vec![Metric::new(child::KEY_VALUE_METRIC).map_err(anyhow::Error::msg)?],
         false => args.metric.iter().map(|asked| asked.metric.clone()).collect(),
     };
     let variants = variants(args, &command)?;
@@ -152,7 +152,7 @@ fn words(command: &[OsString]) -> Vec<String> {
 fn built_in_command(args: &CompareArgs) -> std::io::Result<(Vec<OsString>, Vec<String>)> {
     let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, BUILT_IN_THREADS);
     let own = std::env::current_exe()?.into_os_string();
-    let options = [hidden::KEY_VALUE, "--threads", &threads.to_string(), "--millis", &BUILT_IN_MILLIS.to_string()]
+    let options = [child::KEY_VALUE, "--threads", &threads.to_string(), "--millis", &BUILT_IN_MILLIS.to_string()]
         .map(OsString::from);
     let little = args.little.as_ref().map(|little| OsString::from(format!("--little={little}")));
     let mut shown = format!("{BUILT_IN}, {threads} threads, {BUILT_IN_MILLIS} ms");
@@ -164,7 +164,7 @@ fn built_in_command(args: &CompareArgs) -> std::io::Result<(Vec<OsString>, Vec<S
 
 fn measures(args: &CompareArgs, built_in: bool) -> Vec<Measure> {
     if built_in {
-        return vec![Measure::metric(0, "throughput", hidden::KEY_VALUE_METRIC, hidden::KEY_VALUE_UNIT, false)];
+        return vec![Measure::metric(0, "throughput", child::KEY_VALUE_METRIC, child::KEY_VALUE_UNIT, false)];
     }
     let measure = |(index, asked): (usize, &Direction)| {
         let name = asked.metric.name().map_or_else(|| asked.regex.clone(), str::to_owned);
@@ -330,7 +330,7 @@ fn loading(args: &CompareArgs) -> anyhow::Result<[Program; 2]> {
         let mut envs = environment(args, &row)?.1;
         // Which would keep the library from starting in us.
         envs.retain(|(name, _)| name != "LOCKSWAP_ONLY");
-        Ok(Program { args: vec![own.clone(), hidden::LOADED.into()], envs })
+        Ok(Program { args: vec![own.clone(), child::LOADED.into()], envs })
     };
     Ok([program(PLAIN)?, program(INTERPOSED)?])
 }

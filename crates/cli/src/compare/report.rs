@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use lockswap_experiment::hardware::child;
 use lockswap_study::export::{conclusion, notes, tables};
 use lockswap_study::model::Comparison;
 use lockswap_study::summary::{problem, Judgement};
 
-use crate::{hidden, terminal};
+use crate::terminal;
 
 /// Columns where standard output is not a terminal: room for all.
 const WIDE: usize = 200;
@@ -37,7 +38,7 @@ pub fn report(comparison: &Comparison, took: Duration) -> String {
     }
     text += "\n";
     let mut notes = notes(comparison);
-    if comparison.measures.first().is_some_and(|measure| measure.unit == hidden::KEY_VALUE_UNIT) {
+    if comparison.measures.first().is_some_and(|measure| measure.unit == child::KEY_VALUE_UNIT) {
         notes[0] = "median: operations per second, higher is better; spread: median absolute deviation".into();
     }
     if let Some(runs) = notes.iter_mut().find(|note| note.contains(", seed ")) {

@@ -1,34 +1,38 @@
 //! `lockswap sim`: a workload on several locks and numbers of threads, on a machine that is only described.
 
-mod draw;
 mod host;
-mod output;
-mod plan;
 mod probe;
 mod reproduce;
-pub mod validate;
+mod text;
+mod validate;
 
 use std::io::{self, IsTerminal, Write};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use indicatif::ProgressBar;
+use lockswap_experiment::simulated::draw::{self, Shown};
+use lockswap_experiment::simulated::output;
+use lockswap_experiment::simulated::plan::{self, Plan, Wanted as Sweep};
+use lockswap_experiment::simulated::points::points;
+use lockswap_experiment::simulated::{run_each, Row};
+use lockswap_locks::registry::Role;
 use lockswap_platform::Ns;
-use lockswap_sim::{Failure, Finished, Job, Workload};
-use lockswap_study::export::OutputFile;
+use lockswap_sim::{Job, Workload};
+use lockswap_study::export::Format;
+use lockswap_study::page::Page;
 use lockswap_study::runner::Interrupt;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::duration::within;
-use crate::error::UserError;
+use crate::error::{UserError, USAGE};
+use crate::outputs::{OutputArgs, Outputs, Wanted, ALL_FORMS};
+use crate::picture::{footer, Picture};
+use crate::selection::{self, no_such_lock};
 use crate::setting::pair;
-use crate::{picture, terminal};
-use draw::Picture;
-pub use output::why;
-pub use plan::Plan;
+use crate::terminal;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,9 +40,9 @@ Examples:
   lockswap sim --machine amd-2990wx --workload ncs --lock ron --set ncs=1us,10us
   lockswap sim --machine apple-m1 --workload epochs --lock asl --set slo=20us,50us
   lockswap sim --machine host --workload ncs --threads 1,2,4,8
-  lockswap sim --workload oversub --all --export-json oversub.json
+  lockswap sim --workload oversub --all --export oversub.json
   lockswap sim --machine ./mine.toml --set latency.remote=200
-  lockswap sim --plot throughput=curve.svg
+  lockswap sim --seeds 6 --export curve.svg --plot latency=waits.svg
 
 Machines: xeon-e5-2699v3, xeon-e7-8895v3, xeon-8s192c, amd-2990wx, opteron-a64, epyc-7742-2s,
 apple-m1, hikey970, intel-hybrid, host (this machine, as a probe of it finds it), or the path of a machine file.
@@ -60,7 +64,8 @@ pub struct SimArgs {
     /// What the threads do
     #[arg(long, value_name = "NAME", default_value = "counter")]
     workload: String,
-    /// Locks [default: mcs_spin,cna,ticket,ttas, or what suits the workload]
+    /// Locks; pthread is glibc's mutex, to which ratios refer [default: pthread,mcs_spin,cna,ticket,ttas, or what suits the
+    /// workload]
     #[arg(long, alias = "locks", value_name = "ID,ID,...", value_delimiter = ',', conflicts_with = "all")]
     lock: Vec<String>,
     /// Simulate every lock
@@ -85,20 +90,11 @@ pub struct SimArgs {
     /// machine (latency.remote=200); repeatable
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     set: Vec<(String, String)>,
-    /// Write everything to this file, as JSON (docs/results.schema.json), after each run
-    #[arg(long, value_name = "FILE")]
-    export_json: Option<PathBuf>,
-    /// Write one line per run to this file, as CSV, after each run
-    #[arg(long, value_name = "FILE")]
-    export_csv: Option<PathBuf>,
-    /// Write the table to this file, as Markdown
-    #[arg(long, value_name = "FILE")]
-    export_md: Option<PathBuf>,
-    /// Draw throughput, fairness or latency to an .svg or .png file; repeatable
-    #[arg(long, value_name = "WHAT=FILE", value_parser = draw::picture)]
-    plot: Vec<Picture>,
+    /// Draw throughput (as --export FILE.svg does), fairness or latency to an .svg or .png file; repeatable
+    #[arg(long, value_name = "WHAT=FILE", value_parser = plot)]
+    plot: Vec<(Shown, PathBuf)>,
     #[command(flatten)]
-    look: picture::LookArgs,
+    output: OutputArgs,
 }
 
 #[derive(clap::Subcommand)]
@@ -112,112 +108,199 @@ enum SimCommand {
 /// How long a run may be measured, in virtual time or on hardware.
 const DURATIONS: RangeInclusive<Ns> = 1_000..=60_000_000_000;
 
-/// One run of a plan, and what became of it.
-pub struct Row {
-    pub lock: String,
-    pub threads: u32,
-    pub workload: Workload,
-    pub seed: u64,
-    pub outcome: Result<Finished, Failure>,
+/// Reads `throughput=FILE`.
+fn plot(text: &str) -> Result<(Shown, PathBuf), String> {
+    let (what, file) = text.split_once('=').ok_or("write WHAT=FILE, as in throughput=curve.svg")?;
+    let shown = match what {
+        "throughput" => Shown::Throughput,
+        "fairness" => Shown::Fairness,
+        "latency" => Shown::Latency,
+        _ => return Err(format!("'{what}' cannot be drawn: use throughput, fairness or latency")),
+    };
+    let file = PathBuf::from(file);
+    lockswap_plot::Format::of(&file).map_err(|error| error.to_string())?;
+    Ok((shown, file))
 }
 
 pub fn run(args: SimArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
-        Some(SimCommand::Reproduce(args)) => return reproduce::run(args),
-        Some(SimCommand::Probe(args)) => return probe::run(args),
-        Some(SimCommand::Validate(args)) => return validate::run(args),
+        Some(SimCommand::Reproduce(command)) => return reproduce::run(command, &args.output),
+        Some(SimCommand::Probe(_)) if args.output.is_asked() => {
+            let remedy = "--out FILE.toml writes it, --print prints it";
+            return Err(UserError::new("a probe makes a machine file, nothing else", remedy).with_status(USAGE).into());
+        }
+        Some(SimCommand::Probe(command)) => return probe::run(command),
+        Some(SimCommand::Validate(command)) => return validate::run(command, &args.output),
         None => {}
     }
-    let plan = Plan::new(&args)?;
-    let files = Files::prepare(&args)?;
+    let plan = sweep(&args)?;
+    let mut files = Files::prepare(&args)?;
     let interrupt = Interrupt::on(&[SIGINT, SIGTERM, SIGHUP])?;
     let mut written = Throttle::default();
-    let rows = run_each(&plan.jobs(), |rows| {
+    let jobs = plan.jobs();
+    let bar = bar(jobs.len() as u64);
+    let rows = run_each(&jobs, starting(&bar), |rows| {
+        bar.set_position(rows.iter().flatten().count() as u64);
         if let Some(signal) = interrupt.signal() {
-            files.write(&plan, rows, false)?;
-            terminal::print(&output::table(&plan, &output::points(&plan, rows)))?;
+            bar.finish_and_clear();
+            if rows.iter().all(Option::is_none) {
+                give_up(signal, "no run had come to its end");
+            }
+            files.write(&plan, rows, true);
+            show(&args, &plan, rows)?;
             give_up(signal, "the table shows what was simulated until then");
         }
-        written.now_and_then(rows, || files.write(&plan, rows, true))
+        written.now_and_then(rows, || files.write(&plan, rows, false));
+        anyhow::Ok(())
     })?;
-    files.write(&plan, &rows, false)?;
-    terminal::print(&output::table(&plan, &output::points(&plan, &rows)))?;
-    hint(&args);
-    let is_drawn = args.plot.iter().any(|picture| picture.shown == draw::Shown::Fairness);
-    if let Some(locks) = draw::too_short(&output::points(&plan, &rows)).filter(|_| is_drawn) {
-        let _ = writeln!(
-            io::stderr(),
+    bar.finish_and_clear();
+    files.write(&plan, &rows, true);
+    show(&args, &plan, &rows)?;
+    if args.plot.is_empty() && io::stdout().is_terminal() {
+        say("--export FILE.svg draws throughput, --plot fairness=FILE.svg or latency=FILE.svg the rest");
+    }
+    let is_drawn = args.plot.iter().any(|(shown, _)| *shown == Shown::Fairness);
+    if let Some(locks) = draw::too_short(&points(&plan, &rows)).filter(|_| is_drawn) {
+        say(&format!(
             "note: too short to judge fairness: the lock seldom changed NUMA nodes in a run of {locks}; \
              a longer one (--duration) may be fairer"
-        );
+        ));
     }
     let failures = output::failures(&rows);
-    if failures.is_empty() {
-        return Ok(ExitCode::SUCCESS);
-    }
     // Not an error of the command's: what it found.
     let _ = write!(io::stderr(), "{failures}");
-    Ok(ExitCode::FAILURE)
+    Ok(if files.outputs.tell() && failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The plan that the arguments ask for.
+fn sweep(args: &SimArgs) -> Result<Plan, UserError> {
+    let workload = Workload::named(&args.workload)?;
+    let settings = plan::settings(&args.workload, &args.set);
+    let machine = host::machine(&args.machine, &plan::apart(&settings).0)?;
+    let role = plan::role(&workload);
+    let locks = match args.all {
+        true => lockswap_sim::locks(role).map(str::to_owned).collect(),
+        false => args.lock.iter().map(|id| named(role, id)).collect::<Result<_, _>>()?,
+    };
+    Ok(Plan::new(Sweep {
+        workload: args.workload.clone(),
+        machine,
+        settings,
+        locks,
+        threads: args.threads.clone(),
+        duration: args.duration,
+        seed: args.seed,
+        seeds: args.seeds,
+    })?)
+}
+
+/// The published name of a lock that can be simulated, with its parameters.
+fn named(role: Role, text: &str) -> Result<String, UserError> {
+    let id = text.split(':').next().unwrap_or_default();
+    if lockswap_sim::find_lock(role, id).is_none() {
+        let what = format!("there is no {} lock '{id}' to simulate", role.name());
+        return Err(no_such_lock(what, id, lockswap_sim::locks(role)));
+    }
+    selection::named(role, text)
+}
+
+/// Prints what was found so far.
+fn show(args: &SimArgs, plan: &Plan, rows: &[Option<Row>]) -> anyhow::Result<()> {
+    match args.output.format.data() {
+        None => terminal::print(&shown(&output::page(plan, &points(plan, rows))))?,
+        Some(format) => print_data(&render(format, plan, rows)?)?,
+    }
+    Ok(())
+}
+
+/// A page in the terminal.
+fn shown(page: &Page) -> String {
+    let paragraphs = |lines: &[String]| lines.iter().map(|line| paragraph(line)).collect::<String>();
+    let mut text = paragraph(&page.title) + &paragraphs(&page.conclusion) + "\n";
+    for table in &page.tables {
+        let headings: Vec<&str> = table.columns.iter().map(|(heading, _)| heading.as_str()).collect();
+        let numbers: Vec<usize> = (0..headings.len()).filter(|column| table.columns[*column].1).collect();
+        let mut lines = terminal::table(&headings, &numbers);
+        table.rows.iter().for_each(|row| {
+            lines.add_row(&row.cells);
+        });
+        text += &format!("{}\n", terminal::lines(&lines));
+    }
+    text + &paragraphs(&page.notes)
+}
+
+/// Text in lines that are not longer than the terminal, or than those of a page.
+fn paragraph(text: &str) -> String {
+    const PAGE: u16 = 120;
+    terminal::fold(text, Some(terminal::width().map_or(PAGE, |width| width.min(PAGE))))
+}
+
+fn print_data(bytes: &[u8]) -> io::Result<()> {
+    terminal::print_data(&String::from_utf8_lossy(bytes))
+}
+
+fn render(format: Format, plan: &Plan, rows: &[Option<Row>]) -> io::Result<Vec<u8>> {
+    let page = || output::page(plan, &points(plan, rows));
+    match format {
+        Format::Json => Ok(output::json(plan, rows)?),
+        Format::Csv => output::csv(plan, rows),
+        Format::Markdown => Ok(page().markdown().into_bytes()),
+        Format::Html => Ok(page().html().into_bytes()),
+    }
+}
+
+/// A bar of so many steps, drawn at once: the `^C` that a terminal shows then stands over it and goes with it.
+fn bar(steps: u64) -> ProgressBar {
+    let bar = crate::compare::bar(steps);
+    bar.tick();
+    bar
+}
+
+/// Shows on the bar which run begins.
+fn starting(bar: &ProgressBar) -> impl Fn(&Job<'_>) + Sync + '_ {
+    |job| bar.set_message(format!("{}, {} threads", job.lock, job.workload.threads()))
+}
+
+/// Prints a line on stderr, which may be closed, folded where the terminal is narrower.
+fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{}", terminal::fold(line, terminal::width()).trim_end());
 }
 
 /// Ends the process after a signal. Nobody can stop a simulation from outside: it ends with the process.
 fn give_up(signal: i32, what: &str) -> ! {
-    let _ = writeln!(io::stderr(), "interrupted: {what}");
+    say(&format!("interrupted: {what}"));
     std::process::exit(128 + signal)
 }
 
-/// Tells who looks at a long table that there are pictures.
-fn hint(args: &SimArgs) {
-    if args.plot.is_empty() && io::stdout().is_terminal() && io::stderr().is_terminal() {
-        let _ = writeln!(io::stderr(), "--plot throughput=FILE.svg draws it (or fairness, latency)");
-    }
-}
-
 /// The files to write, checked before anything runs.
-struct Files<'a> {
-    json: Option<OutputFile>,
-    csv: Option<OutputFile>,
-    markdown: Option<OutputFile>,
-    pictures: Vec<(&'a Picture, OutputFile)>,
-    look: &'a picture::LookArgs,
+struct Files {
+    outputs: Outputs,
+    plots: Vec<(Shown, Picture)>,
+    look: crate::picture::LookArgs,
 }
 
-impl<'a> Files<'a> {
-    fn prepare(args: &'a SimArgs) -> Result<Self, UserError> {
-        let prepare = |path: &PathBuf| picture::prepare(path);
+impl Files {
+    fn prepare(args: &SimArgs) -> Result<Self, UserError> {
+        let plots = args.plot.iter().map(|(shown, file)| Ok((*shown, Picture::prepare(file)?)));
         Ok(Self {
-            json: args.export_json.as_ref().map(prepare).transpose()?,
-            csv: args.export_csv.as_ref().map(prepare).transpose()?,
-            markdown: args.export_md.as_ref().map(prepare).transpose()?,
-            pictures: args
-                .plot
-                .iter()
-                .map(|plot| Ok((plot, prepare(&plot.file)?)))
-                .collect::<Result<_, UserError>>()?,
-            look: &args.look,
+            outputs: Outputs::prepare(&args.output, ALL_FORMS)?,
+            plots: plots.collect::<Result<_, UserError>>()?,
+            look: args.output.look,
         })
     }
 
-    /// Writes what is there; in the middle, pictures, the table and what keeps nothing must wait.
-    fn write(&self, plan: &Plan, rows: &[Option<Row>], middle: bool) -> anyhow::Result<()> {
-        let wanted = |file: &&OutputFile| !middle || !file.is_stream();
-        if let Some(file) = self.json.as_ref().filter(wanted) {
-            picture::replace(file, &output::json(plan, rows)?)?;
+    /// Writes what is there; pictures only when all is `done`.
+    fn write(&mut self, plan: &Plan, rows: &[Option<Row>], done: bool) {
+        let draw = |shown, look| draw::draw(shown, plan, &points(plan, rows), look, &footer);
+        self.outputs.write(done, |wanted| match wanted {
+            Wanted::Data(format) => render(format, plan, rows),
+            Wanted::Picture(look) => Ok(draw(Shown::Throughput, look)),
+        });
+        for (shown, picture) in self.plots.iter().filter(|_| done) {
+            if let Err(error) = picture.write(|format| draw(*shown, self.look.of(format))) {
+                self.outputs.failed.push(format!("{error:#}"));
+            }
         }
-        if let Some(file) = self.csv.as_ref().filter(wanted) {
-            picture::replace(file, &output::csv(plan, rows)?)?;
-        }
-        if middle {
-            return Ok(());
-        }
-        let points = output::points(plan, rows);
-        if let Some(file) = &self.markdown {
-            picture::replace(file, output::markdown(plan, &points).as_bytes())?;
-        }
-        for (picture, file) in &self.pictures {
-            picture::replace(file, &draw::draw(picture, plan, &points, self.look))?;
-        }
-        Ok(())
     }
 }
 
@@ -229,68 +312,12 @@ struct Throttle {
 }
 
 impl Throttle {
-    fn now_and_then(&mut self, rows: &[Option<Row>], write: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    fn now_and_then(&mut self, rows: &[Option<Row>], write: impl FnOnce()) {
         let (begin, rows) = (Instant::now(), rows.iter().flatten().count());
         if rows == self.rows || self.earliest.is_some_and(|earliest| begin < earliest) {
-            return Ok(());
+            return;
         }
-        write()?;
+        write();
         (self.rows, self.earliest) = (rows, Some(Instant::now() + 9 * begin.elapsed()));
-        Ok(())
     }
-}
-
-/// Makes all runs, on all CPUs of the host; results are in the order of the jobs. `look` is called every now and then.
-pub fn run_all(jobs: &[Job<'_>], look: impl Fn()) -> Vec<Row> {
-    let looked = |_: &[Option<Row>]| {
-        look();
-        Ok(())
-    };
-    run_each(jobs, looked).unwrap_or_default().into_iter().flatten().collect()
-}
-
-/// How often somebody looks whether the user wants no more.
-const LOOK: Duration = Duration::from_millis(100);
-
-/// Makes all runs, on all CPUs of the host; `look` sees what there is, after each run and every now and then. What it cannot
-/// do ends everything.
-fn run_each(
-    jobs: &[Job<'_>],
-    mut look: impl FnMut(&[Option<Row>]) -> anyhow::Result<()>,
-) -> anyhow::Result<Vec<Option<Row>>> {
-    let bar = crate::compare::bar(jobs.len() as u64);
-    let next = AtomicUsize::new(0);
-    let mut rows: Vec<Option<Row>> = jobs.iter().map(|_| None).collect();
-    let workers = std::thread::available_parallelism().map_or(1, |n| n.get()).min(jobs.len().max(1));
-    std::thread::scope(|scope| {
-        let (sender, finished) = mpsc::channel();
-        for _ in 0..workers {
-            let (next, bar, sender) = (&next, &bar, sender.clone());
-            scope.spawn(move || loop {
-                // Relaxed: each job is taken once; the channel publishes the results.
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                let Some(job) = jobs.get(index) else { break };
-                let (lock, threads) = (job.lock.to_owned(), job.workload.threads() as u32);
-                bar.set_message(format!("{lock}, {threads} threads"));
-                let row = Row { lock, threads, workload: job.workload.clone(), seed: job.seed, outcome: job.run() };
-                if sender.send((index, row)).is_err() {
-                    break;
-                }
-            });
-        }
-        drop(sender);
-        loop {
-            match finished.recv_timeout(LOOK) {
-                Ok((index, row)) => rows[index] = Some(row),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-            bar.set_position(rows.iter().flatten().count() as u64);
-            // What it prints, if it ends the process, stands where the bar was.
-            bar.suspend(|| look(&rows))?;
-        }
-        anyhow::Ok(())
-    })?;
-    bar.finish_and_clear();
-    Ok(rows)
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::host::Host;
+use super::host;
 use crate::error::UserError;
 use crate::{picture, terminal};
 
@@ -30,17 +30,17 @@ pub struct ProbeArgs {
 }
 
 pub fn run(args: &ProbeArgs) -> anyhow::Result<ExitCode> {
-    let host = Host::here()?;
-    let file = match (&args.out, host.path()) {
+    let here = host::here()?;
+    let file = match (&args.out, here.path()) {
         (Some(path), _) => Some(picture::prepare(path)?),
-        (None, Some(path)) => Some(Host::prepare(path)?),
+        (None, Some(path)) => Some(host::prepare(path)?),
         (None, None) if args.print => None,
         (None, None) => {
             let remedy = "name a file with --out FILE.toml, or set HOME or XDG_CACHE_HOME";
             return Err(UserError::new("there is no folder to store what is measured in", remedy).into());
         }
     };
-    let text = host.measure()?;
+    let text = host::measure(&here)?;
     if let Some(file) = &file {
         picture::replace(file, text.as_bytes())?;
     }

@@ -4,7 +4,7 @@ use serde_json::Value;
 /// Gives the standard output and the exported file of one round.
 fn bench(args: &[&str]) -> (String, Value) {
     let place = Place::new();
-    let output = place.output(&[&["bench", "--runs", "1", "--export-json", "bench.json"], args].concat());
+    let output = place.output(&[&["bench", "--runs", "1", "--export", "bench.json"], args].concat());
     assert!(output.status.success(), "{args:?}: {}{}", text(&output.stdout), text(&output.stderr));
     let exported = std::fs::read(place.path("bench.json")).unwrap();
     (text(&output.stdout), serde_json::from_slice(&exported).unwrap())
@@ -103,7 +103,15 @@ fn ncs_reports_hand_over_and_contention_time() {
     }
     let settings: Vec<_> =
         results.iter().map(|r| (r["config"]["ncs"].as_u64(), r["config"]["lines"].as_u64())).collect();
-    assert_eq!(settings[..2], [(Some(0), Some(2)), (Some(0), Some(0))]);
+    // The locks of a setting, then the same with an empty critical section.
+    assert_eq!(
+        (settings[2], settings[3], settings[6]),
+        ((Some(0), Some(2)), (Some(0), Some(0)), (Some(2000), Some(2)))
+    );
+    for result in results {
+        let is_compared = result["config"]["lines"] == 2;
+        assert_eq!(result["compared"].is_object(), is_compared, "{result}");
+    }
 }
 
 #[test]
@@ -189,6 +197,9 @@ fn bad_input_is_refused_in_one_line() {
         (&["kv", "--set", "keys=0"], "keys is 0, not in 1 to 100000000"),
         (&["kv", "--set", "kees=9"], "did you mean 'keys'?"),
         (&["kv", "--set", "keys"], "write KEY=VALUE"),
+        (&["kv", "--set", "keys=64,x"], "keys"),
+        (&["kv", "--export", "out.xml"], "end it in .json, .csv, .md, .html, .svg or .png"),
+        (&["direct", "--lock", "asl:fifo=ticket"], "name asl alone"),
         (&["kv", "--lock", "mcs_spni"], "did you mean 'mcs_spin'?"),
         (&["counter", "--inside", "99999999999"], "inside is 99999999999, not in 0 to"),
         (&["epochs", "--bench", "7"], "7"),
@@ -202,13 +213,115 @@ fn bad_input_is_refused_in_one_line() {
         (&["oversub", "--rwlock", "bravo", "--lock", "futex"], "write one of them"),
         (&["counter", "--duration", "0"], "above 0"),
     ] {
-        let output = place.output(&[&["bench", "--export-json", "out.json"], args].concat());
+        let output = place.output(&[&["bench", "--export", "out.json"], args].concat());
         let error = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
         assert!(error.contains(said) && output.stdout.is_empty(), "{args:?}: {error}");
         assert!(!place.path("out.json").exists(), "{args:?}");
     }
-    let output = place.output(&["bench", "kv", "--export-json", "no/such/folder/x.json"]);
+    let output = place.output(&["bench", "kv", "--export", "no/such/folder/x.json"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("nothing was measured"), "{}", text(&output.stderr));
+}
+
+/// The direction of every ratio: a lock that takes half the time is twice as fast, whatever is measured.
+#[test]
+fn ratios_are_judged_as_those_of_compare_and_above_one_is_better() {
+    let place = Place::new();
+    let args = ["bench", "oversub", "--lock", "futex", "--threads", "4", "--duration", "20ms", "--runs"];
+    let run = |runs: &str| {
+        let output = place.output(&[&args[..], &[runs, "--export", "a.json", "--seed", "5"]].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let exported: Value = serde_json::from_slice(&std::fs::read(place.path("a.json")).unwrap()).unwrap();
+        crate::check_schema(&exported);
+        (text(&output.stdout), exported)
+    };
+    let (shown, few) = run("3");
+    assert!(shown.contains("above 1 is better") && shown.contains("too few runs (at least 6)"), "{shown}");
+    assert!(!shown.contains("below 1") && shown.contains("seed 5"), "{shown}");
+    let futex = &few["results"][2]["compared"];
+    assert_eq!((&futex["judgement"], &futex["low"]), (&Value::from("too_few"), &Value::Null));
+    let (shown, enough) = run("6");
+    let [base, _, futex] = enough["results"].as_array().unwrap().as_slice() else { panic!("{shown}") };
+    assert_eq!((&base["compared"]["judgement"], &base["compared"]["ratio"]), (&Value::from("baseline"), &Value::Null));
+    let number = |name: &str| futex["compared"][name].as_f64().unwrap_or_else(|| panic!("{name}: {futex}"));
+    let [ratio, low, high] = ["ratio", "low", "high"].map(number);
+    assert!(low <= ratio && ratio <= high && (0.0..=1.0).contains(&number("p")), "{futex}");
+    let rates = |result: &Value| -> Vec<f64> {
+        result["rounds"].as_array().unwrap().iter().map(|round| round["throughput"].as_f64().unwrap()).collect()
+    };
+    let of_rounds: Vec<f64> = rates(futex).iter().zip(rates(base)).map(|(own, base)| own / base).collect();
+    let least = of_rounds.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = of_rounds.iter().copied().fold(0.0, f64::max);
+    assert!((least * 0.999..=most * 1.001).contains(&ratio), "{ratio} of {of_rounds:?}");
+}
+
+#[test]
+fn results_leave_in_every_form() {
+    let place = Place::new();
+    let kv = ["bench", "kv", "--lock", "ttas", "--runs", "2", "--duration", "20ms"];
+    let names = ["a.json", "a.csv", "a.md", "a.html", "a.svg", "a.png"];
+    let exports: Vec<&str> = names.iter().flat_map(|name| ["--export", name]).collect();
+    let output = place.output(&[&kv[..], &exports].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let read = |name: &str| std::fs::read(place.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let csv = text(&read("a.csv"));
+    assert!(csv.starts_with("lock,") && csv.lines().count() == 7, "{csv}");
+    let markdown = text(&read("a.md"));
+    assert!(markdown.contains("| threads | lock ") && markdown.contains("| ttas "), "{markdown}");
+    assert!(text(&read("a.html")).contains("<td>ttas</td>"));
+    let picture = text(&read("a.svg"));
+    assert!(picture.contains("times as fast as pthread (above 1 is better)") && picture.contains("ttas"), "{picture}");
+    assert!(read("a.png").starts_with(b"\x89PNG"));
+    for (form, begin) in [("json", "{"), ("csv", "lock,"), ("md", "`lockswap bench kv`")] {
+        let printed = text(&place.output(&[&kv[..], &["--format", form]].concat()).stdout);
+        assert!(printed.starts_with(begin), "{form}: {printed}");
+    }
+    for part in [&["contended", "--lock", "ttas"][..], &["direct", "--lock", "ttas"], &["simulator"]] {
+        let output = place.output(&[&["bench", "--runs", "1"], part, &exports].concat());
+        assert!(output.status.success(), "{part:?}: {}", text(&output.stderr));
+        assert!(read("a.png").starts_with(b"\x89PNG") && text(&read("a.csv")).starts_with("lock,"), "{part:?}");
+    }
+}
+
+#[test]
+fn the_old_spelling_of_an_export_works_and_tells_the_new_one() {
+    let place = Place::new();
+    let kv = ["bench", "kv", "--lock", "ttas", "--runs", "1", "--duration", "20ms", "--export-json", "old.json"];
+    let output = place.output(&kv);
+    assert_eq!(text(&output.stderr), "note: --export-json FILE is now written --export FILE.json\n");
+    assert!(place.path("old.json").exists());
+}
+
+#[test]
+fn lists_of_values_are_settings_of_their_own() {
+    let (shown, exported) = bench(&[
+        "kv",
+        "--lock",
+        "ttas",
+        "--duration",
+        "20ms",
+        "--threads",
+        "1,2",
+        "--set",
+        "keys=64,4096",
+        "--set",
+        "updates=50",
+    ]);
+    let results = results(&exported);
+    let settings: Vec<_> =
+        results.iter().map(|r| (r["config"]["threads"].as_u64(), r["config"]["keys"].as_u64())).collect();
+    let expected = [(1, 64), (1, 4096), (2, 64), (2, 4096)].map(|(threads, keys)| (Some(threads), Some(keys)));
+    assert_eq!(settings.iter().step_by(3).copied().collect::<Vec<_>>(), expected);
+    assert_eq!((&exported["settings"][0], &exported["settings"][1]), (&"keys=64,4096".into(), &"updates=50".into()));
+    let heading: Vec<&str> = shown.split_whitespace().take(4).collect();
+    assert_eq!(heading, ["threads", "keys", "lock", "throughput"], "{shown}");
+    let (_, exported) = bench(&["ncs", "--lock", "ttas", "--duration", "20ms", "--ncs", "0,1us", "--set", "lines=1,2"]);
+    assert_eq!(self::results(&exported).len(), 2 * 2 * 2 * 3);
+}
+
+#[test]
+fn a_lock_with_parameters_is_measured() {
+    let (_, exported) = bench(&["kv", "--lock", "asl:fifo=ticket", "--duration", "20ms"]);
+    assert_eq!(locks(results(&exported))[2], "asl:fifo=ticket");
 }

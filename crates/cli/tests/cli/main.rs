@@ -12,6 +12,7 @@ mod sim;
 mod slo;
 mod terminal;
 mod topo;
+mod torture;
 mod vocabulary;
 
 use std::io::Read;

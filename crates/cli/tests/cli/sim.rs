@@ -12,7 +12,7 @@ const SHORT: [&str; 9] =
 fn two_processes_find_the_same_for_one_seed() {
     let place = Place::new();
     let export = |file: &str, seed: &str, ballast: &str| {
-        let locks = ["--lock", "mcs_spin,cna,twa,ron", "--seed", seed, "--export-json", file];
+        let locks = ["--lock", "mcs_spin,cna,twa,ron", "--seed", seed, "--export", file];
         let run = place.lockswap(&[&SHORT[..], &locks[..]].concat()).env("BALLAST", ballast).output().unwrap();
         assert!(run.status.success(), "{}", text(&run.stderr));
         fs::read(place.path(file)).unwrap()
@@ -53,7 +53,7 @@ fn every_workload_has_results_of_the_published_form() {
         let run = place.output(
             &[
                 &["sim", "--machine", "apple-m1", "--workload", workload, "--lock", lock, "--seeds", "2"][..],
-                &["--threads", "6", "--duration", "5ms", "--export-json", "a.json"],
+                &["--threads", "6", "--duration", "5ms", "--export", "a.json"],
             ]
             .concat(),
         );
@@ -76,7 +76,7 @@ fn every_workload_has_results_of_the_published_form() {
 #[test]
 fn tables_csv_and_pictures_are_written() {
     let place = Place::new();
-    let files = ["--lock", "ticket", "--export-csv", "a.csv", "--plot", "throughput=a.svg", "--plot", "latency=b.png"];
+    let files = ["--lock", "ticket", "--export", "a.csv", "--plot", "throughput=a.svg", "--plot", "latency=b.png"];
     let run = place.output(&[&SHORT[..], &files[..]].concat());
     assert!(run.status.success(), "{}", text(&run.stderr));
     assert!(text(&run.stdout).contains("Threadripper 2990WX, 64 CPUs, simulated"));
@@ -102,11 +102,86 @@ const OF_ALL: [&str; 5] = ["--machine", "xeon-e5-2699v3", "--workload", "kv", "-
 fn of_many_locks_the_best_five_and_the_baseline_have_names() {
     let place = Place::new();
     let (svg, _) = picture(&place, "throughput", &[&OF_ALL[..], &["100us", "--all", "--threads", "1,8"]].concat());
-    assert!(svg.contains(" others") && svg.contains("futex"), "{svg}");
+    assert!(svg.contains(" others") && svg.contains("\npthread\n"), "{svg}");
     let named = |lock: &str| svg.contains(&format!("\n{lock}\n"));
     let list = text(&place.output(&["list"]).stdout);
     let locks = list.lines().filter_map(|line| line.split_whitespace().next()).filter(|lock| named(lock));
     assert_eq!(locks.collect::<BTreeSet<_>>().len(), 6, "{svg}");
+}
+
+/// Six seeds are the fewest that give an interval.
+#[test]
+fn ratios_to_glibcs_mutex_have_an_interval_over_the_seeds() {
+    let place = Place::new();
+    let ratios = |locks: &str, seeds: &str| -> Vec<String> {
+        let args = ["100us", "--threads", "8", "--lock", locks, "--seeds", seeds, "--format", "md"];
+        let run = place.output(&[&["sim"], &OF_ALL[..], &args].concat());
+        assert!(run.status.success(), "{}", text(&run.stderr));
+        let shown = text(&run.stdout);
+        let rows = shown
+            .lines()
+            .filter(|line| line.starts_with("| "))
+            .map(|line| line.split(" | ").map(str::trim).collect::<Vec<_>>());
+        let column = |cells: &[&str]| cells.iter().position(|cell| *cell == "to pthread");
+        let rows: Vec<Vec<&str>> = rows.collect();
+        let Some(column) = column(&rows[0]) else { return Vec::new() };
+        rows[1..].iter().map(|row| row[column].to_owned()).collect()
+    };
+    let one = ratios("pthread,mcs_spin", "1");
+    assert!(one[0] == "1" && one[1].parse::<f64>().is_ok_and(|ratio| ratio > 0.1), "{one:?}");
+    assert!(!ratios("pthread,mcs_spin", "5")[1].contains('['));
+    let six = ratios("PTHREAD,mcs-spin", "6");
+    assert!(six[1].contains(" [") && six[1].ends_with(']'), "{six:?}");
+    assert!(ratios("mcs_spin", "6").is_empty(), "without the baseline there is no ratio");
+}
+
+/// A window of 0 lets nobody stand back: first come, first served.
+#[test]
+fn a_lock_is_named_with_its_parameters() {
+    let place = Place::new();
+    let locks = "asl,ASL:max-window=0,asl:fifo=ticket";
+    let args = ["--machine", "apple-m1", "--workload", "epochs", "--threads", "8", "--duration", "5ms"];
+    let run = place.output(&[&["sim", "--lock", locks, "--format", "csv"], &args[..]].concat());
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    let shown = text(&run.stdout);
+    let fairness = |lock: &str| -> f64 {
+        let row = shown.lines().map(|line| line.split(',').collect::<Vec<_>>()).find(|cells| cells[2] == lock);
+        row.unwrap_or_else(|| panic!("{lock}: {shown}"))[7].parse().unwrap()
+    };
+    assert!(shown.starts_with("machine,workload,lock,threads,seed,ops,throughput,fairness_factor,"), "{shown}");
+    assert!(fairness("asl") > fairness("asl:max-window=0") && fairness("asl-ticket") > 0.5, "{shown}");
+    let wrong = place.output(&["sim", "--lock", "asl:speed=1"]);
+    assert!(wrong.status.code() == Some(2) && text(&wrong.stderr).contains("no parameter 'speed'"), "{wrong:?}");
+}
+
+#[test]
+fn results_go_where_they_are_wanted() {
+    let place = Place::new();
+    let lock = ["--lock", "pthread,ticket"];
+    let files = ["a.json", "a.csv", "a.md", "a.html", "a.svg", "a.png"];
+    let exports: Vec<&str> = files.iter().flat_map(|file| ["--export", file]).collect();
+    let run = place.output(&[&SHORT[..], &lock, &exports].concat());
+    assert!(run.status.success() && run.stderr.is_empty(), "{}", text(&run.stderr));
+    let read = |file: &str| fs::read(place.path(file)).unwrap();
+    for (format, file) in [("json", "a.json"), ("csv", "a.csv"), ("md", "a.md")] {
+        let printed = place.output(&[&SHORT[..], &lock, &["--format", format]].concat());
+        assert!(printed.stdout == read(file), "{format}: {}", text(&printed.stdout));
+    }
+    assert!(text(&read("a.html")).contains("<td>ticket</td>") && read("a.png").starts_with(b"\x89PNG"));
+    assert!(text(&read("a.svg")).contains("million operations per second"));
+    let old = place.output(&[&SHORT[..], &lock, &["--export-csv", "old.csv"]].concat());
+    assert!(text(&old.stderr).contains("now written --export FILE.csv") && read("old.csv") == read("a.csv"));
+    for (arguments, expected) in [
+        (&["--export", "a.gif"][..], "end it in .json, .csv, .md, .html, .svg or .png"),
+        (&["--export", "a.csv", "--export", "./a.csv"], "two exports go to ./a.csv"),
+        (&["--export", "-"], "--format json"),
+        (&["reproduce", "--export", "a.svg"], "end it in .json, .csv, .md or .html"),
+        (&["validate", "--export", "a.html"], "end it in .json, .csv or .md"),
+        (&["probe", "--format", "json"], "--out FILE.toml"),
+    ] {
+        let run = place.output(&[&["sim"], arguments].concat());
+        assert!(run.status.code() == Some(2) && text(&run.stderr).contains(expected), "{}", text(&run.stderr));
+    }
 }
 
 #[test]
@@ -157,16 +232,7 @@ fn a_key_with_several_values_is_swept() {
                     "--threads",
                     "16",
                 ][..],
-                &[
-                    "--duration",
-                    "500us",
-                    "--set",
-                    "ncs=1us,10us,100us",
-                    "--export-json",
-                    "a.json",
-                    "--export-csv",
-                    "a.csv",
-                ],
+                &["--duration", "500us", "--set", "ncs=1us,10us,100us", "--export", "a.json", "--export", "a.csv"],
                 &["--plot", "throughput=a.svg"],
             ]
             .concat(),
@@ -206,7 +272,7 @@ fn wrong_arguments_are_refused_with_a_remedy() {
         (&["--lock", "mcs_spn"], 2, "did you mean 'mcs_spin'? 'lockswap list' shows all"),
         (&["--workload", "readers", "--lock", "mcs_spin"], 2, "there is no rwlock lock 'mcs_spin' to simulate"),
         (&["--all", "--lock", "cna"], 2, "cannot be used with"),
-        (&["--lock", "pthread"], 2, "there is no mutex lock 'pthread' to simulate"),
+        (&["--lock", "pthread-adaptive"], 2, "there is no mutex lock 'pthread-adaptive' to simulate"),
         (&["--threads", "0"], 2, "0 is not in 1..=4096"),
         (&["--threads", "1,4097"], 2, "4097 is not in 1..=4096"),
         (&["--workload", "kv", "--set", "kees=1"], 2, "did you mean 'keys'? use one of: "),
@@ -246,7 +312,7 @@ fn no_operation_at_all_is_a_result() {
     let run = place.output(
         &[
             &["sim", "--workload", "epochs", "--lock", "mcs_spin", "--threads", "72", "--duration", "1us"][..],
-            &["--export-json", "a.json", "--plot", "throughput=a.svg", "--plot", "latency=b.svg"],
+            &["--export", "a.json", "--plot", "throughput=a.svg", "--plot", "latency=b.svg"],
         ]
         .concat(),
     );
@@ -281,8 +347,7 @@ fn an_interrupted_run_keeps_what_it_has() {
     let place = Place::new();
     // Minutes, after a beginning of milliseconds.
     let threads = (0..1000).map(|n| (1 + n % 70).to_string()).collect::<Vec<_>>().join(",");
-    let arguments =
-        ["sim", "--lock", "mcs_spin,ticket", "--threads", &threads, "--seeds", "100", "--export-json", "a.json"];
+    let arguments = ["sim", "--lock", "mcs_spin,ticket", "--threads", &threads, "--seeds", "100", "--export", "a.json"];
     let child = place.lockswap(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_for("the first result", || place.path("a.json").exists());
     send(child.id(), "-INT");
@@ -298,17 +363,30 @@ fn an_interrupted_run_keeps_what_it_has() {
 #[test]
 fn claims_are_reproduced() {
     let place = Place::new();
-    let run =
-        place.output(&["sim", "reproduce", "--only", "cna-mcs-1,shfl-1", "--seeds", "2", "--export-json", "c.json"]);
+    let run = place.output(&[
+        "sim",
+        "reproduce",
+        "--only",
+        "cna-mcs-1,shfl-1",
+        "--seeds",
+        "2",
+        "--export",
+        "c.json",
+        "--export",
+        "c.csv",
+    ]);
     assert!(run.status.success(), "{}", text(&run.stderr));
     assert!(text(&run.stdout).contains("2 of 2 claims agree"), "{}", text(&run.stdout));
     let json: serde_json::Value = serde_json::from_slice(&fs::read(place.path("c.json")).unwrap()).unwrap();
     assert_eq!(json["claims"].as_array().map(Vec::len), Some(2));
+    assert_eq!(fs::read_to_string(place.path("c.csv")).unwrap().lines().count(), 3);
+    let args = ["sim", "reproduce", "--only", "shfl-1", "--seeds", "1", "--format", "md"];
+    assert!(text(&place.output(&args).stdout).contains("| shfl-1 | "));
 }
 
 /// What `lockswap sim` writes to this file on the machine `host`, and what it says meanwhile.
 fn on_host(place: &Place, file: &str) -> (Vec<u8>, String) {
-    let arguments = ["sim", "--machine", "host", "--threads", "1,2", "--duration", "200us", "--export-json", file];
+    let arguments = ["sim", "--machine", "host", "--threads", "1,2", "--duration", "200us", "--export", file];
     let run = place.output(&arguments);
     assert!(run.status.success(), "{}", text(&run.stderr));
     (fs::read(place.path(file)).unwrap(), text(&run.stderr))
@@ -347,15 +425,15 @@ fn a_probe_without_a_folder_needs_a_file() {
 #[test]
 fn hardware_and_simulation_stand_side_by_side() {
     let place = Place::new();
-    let what = ["--workloads", "counter,readers:reads=50", "--lock", "ttas,ticket,rw-futex,bravo"];
+    let what = ["--workloads", "counter,readers:reads=50", "--lock", "ttas,futex,rw-futex,bravo"];
     let short = ["--threads", "1,2", "--runs", "4", "--duration", "30ms", "--simulated", "100us"];
-    let files = ["--export-json", "v.json", "--export-csv", "v.csv", "--export-md", "v.md"];
+    let files = ["--export", "v.json", "--export", "v.csv", "--export", "v.md"];
     let machine = ["--machine", "amd-2990wx", "--set", "latency.memory=80"];
     let run = place.output(&[&["sim", "validate"], &what[..], &short, &files, &machine].concat());
     let shown = text(&run.stdout);
     assert!(run.status.success(), "{}{shown}", text(&run.stderr));
     for expected in
-        ["counter, 2 threads: the simulation is ", "readers:reads=50, 1 thread", "ticket", "latency.memory=80"]
+        ["counter, 2 threads: the simulation is ", "readers:reads=50, 1 thread", "futex", "latency.memory=80"]
     {
         assert!(shown.contains(expected), "{expected}: {shown}");
     }

@@ -196,6 +196,19 @@ fn tables_of_numbers_fit() {
 }
 
 #[test]
+fn simulations_fit() {
+    let small = ["--duration", "200us", "--threads", "1,8"];
+    let shown = fits(&[&["sim", "--workload", "kv", "--set", "external=0,100"], &small[..]].concat(), "");
+    let parts = shown.lines().filter(|line| line.trim_start().starts_with("lock  "));
+    assert!(parts.clone().count() > 1 && parts.clone().all(|line| line.contains("with") && line.contains("threads")));
+    fits(&["sim", "reproduce", "--only", "cna-mcs-1,shfl-1", "--seeds", "1"], "");
+    let short = ["--runs", "2", "--duration", "20ms", "--simulated", "1ms", "--machine", "apple-m1"];
+    let validate = [&["sim", "validate", "--lock", "ttas,ticket", "--workloads", "counter"], &short[..]].concat();
+    fits(&validate, &format!("{VERDICTS} farthest off beyond what rounds leave open measured simulated times too high low left out more \
+                              with lines was moved or shared that not one machine its ratios mean little try again no is"));
+}
+
+#[test]
 fn help_fits() {
     for subcommand in
         ["run", "compare", "slo", "list", "doctor", "topo", "preload-path", "bench", "sim", "torture", "install-docs"]
@@ -336,14 +349,20 @@ fn interrupted_measurements_show_what_they_have() {
 #[test]
 fn interrupted_simulations_show_what_they_have() {
     let place = Place::new();
-    for args in [
-        &["sim", "--duration", "1s", "--threads", "8"][..],
-        &["sim", "reproduce"],
-        &["sim", "validate", "--lock", "mcs_spin,ttas", "--runs", "999"],
+    let validate = ["sim", "validate", "--lock", "mcs_spin,ttas", "--runs", "999"];
+    for (args, ready, expected) in [
+        // At once, and after some runs.
+        (&["sim", "--duration", "1s", "--threads", "8"][..], " left", "interrupted: "),
+        (&["sim", "--lock", "ttas", "--threads", "8", "--seeds", "100"], "3/100 ", "ttas"),
+        (&["sim", "reproduce"], " left", "interrupted: "),
+        (&["sim", "reproduce", "--only", "cna-mcs-1,cna-70", "--seeds", "100"], "100/", "1 of 1 claims agree"),
+        (&validate, " left", "interrupted: "),
+        // In the first round.
+        (&validate, "2/", "counter"),
     ] {
-        let (status, shown) = interrupted(&place, args, shows(" left"));
+        let (status, shown) = interrupted(&place, args, shows(ready));
         assert_eq!(status.code(), Some(130), "{args:?}\n{shown}");
-        assert!(shown.contains("interrupted: "), "{args:?}\n{shown}");
+        assert!(shown.contains("interrupted: ") && shown.contains(expected), "{args:?}\n{shown}");
     }
 }
 

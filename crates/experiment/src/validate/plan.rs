@@ -1,6 +1,6 @@
 //! What is to be compared, checked before anything runs.
 
-use lockswap_locks::registry::Role;
+use lockswap_locks::registry::{Role, ENTRIES};
 use lockswap_platform::Ns;
 use lockswap_sim::host::Found;
 use lockswap_sim::{Job, Machine};
@@ -9,11 +9,8 @@ use lockswap_workloads::record::Detail;
 use lockswap_workloads::workload::Workload;
 use lockswap_workloads::{counter, kv, ncs};
 
-use super::ValidateArgs;
-use crate::error::{UserError, USAGE};
-use crate::selection::no_such_lock;
-use crate::sim::host::{Host, NAME};
-use crate::sim::plan::{find, machine, simulated};
+use crate::host::{Host, NAME};
+use crate::simulated::plan::{doubling, role, Settings};
 
 /// Locks of all families, the well-known ones.
 const MUTEXES: [&str; 12] = [
@@ -24,8 +21,11 @@ const MUTEXES: [&str; 12] = [
 pub struct Case {
     /// As it was given.
     pub name: String,
+    /// What it does.
     pub workload: Workload,
+    /// How many threads.
     pub threads: u32,
+    /// The ids of the locks.
     pub locks: Vec<String>,
 }
 
@@ -42,6 +42,7 @@ impl Case {
         workload
     }
 
+    /// It in words.
     pub fn title(&self) -> String {
         format!("{}, {} thread{}", self.name, self.threads, if self.threads == 1 { "" } else { "s" })
     }
@@ -52,36 +53,73 @@ const SHARING: Ns = 200_000_000;
 
 /// Everything that is to be compared.
 pub struct Plan {
+    /// The workloads, each with several numbers of threads.
     pub cases: Vec<Case>,
-    /// `None` until it is measured.
+    /// What is simulated; `None` until it is measured.
     pub machine: Option<Machine>,
     /// The file of a machine that was measured meanwhile.
     pub probed: Option<String>,
     /// Where threads are pinned.
     pub seats: Vec<usize>,
+    /// How many rounds on hardware are to count.
     pub rounds: u32,
+    /// Measured time of a run on hardware.
     pub duration: Ns,
+    /// Measured virtual time of a simulated run.
     pub simulated: Ns,
+    /// The seed of the simulation.
     pub seed: u64,
-    pub settings: Vec<(String, String)>,
+    /// What is changed of the machine.
+    pub settings: Settings,
 }
 
-fn misuse(what: impl Into<String>, remedy: impl Into<String>) -> UserError {
-    UserError::new(what, remedy).with_status(USAGE)
+/// What is wanted; what is empty or `None` is chosen to suit the rest.
+pub struct Wanted {
+    /// Workloads, see [`workload`], and how they were written.
+    pub workloads: Vec<(String, Workload)>,
+    /// The ids of locks of any role.
+    pub locks: Vec<String>,
+    /// All locks.
+    pub all: bool,
+    /// The numbers of threads.
+    pub threads: Vec<u32>,
+    /// How many rounds on hardware are to count.
+    pub rounds: u32,
+    /// Measured time of a run on hardware.
+    pub duration: Ns,
+    /// Measured virtual time of a simulated run.
+    pub simulated: Ns,
+    /// The seed of the simulation.
+    pub seed: u64,
+    /// What to simulate; `None` is the machine that this runs on, as it is then probed.
+    pub machine: Option<Machine>,
+    /// What to change of the machine.
+    pub settings: Settings,
+}
+
+/// The ids of the locks that can be called directly: those of the catalogue, not glibc's.
+pub fn callable(role: Role) -> impl Iterator<Item = &'static str> {
+    ENTRIES.iter().filter(move |entry| entry.role == role && !entry.path.is_empty()).map(|entry| entry.info.id)
 }
 
 /// Reads `NAME:KEY=VALUE:KEY=VALUE`.
-fn workload(text: &str) -> Result<Workload, UserError> {
+///
+/// # Errors
+/// There is no such workload, key or value.
+pub fn workload(text: &str) -> Result<Workload, Invalid> {
     let mut parts = text.split(':');
     let name = parts.next().unwrap_or_default();
-    let callable = || Workload::names().filter(|name| !name.starts_with("epochs"));
-    if !callable().any(|known| known == name) {
-        return Err(Invalid::unknown(format!("there is no workload '{name}' to validate"), name, callable()).into());
+    let known = || Workload::names().filter(|name| !name.starts_with("epochs"));
+    if !known().any(|known| known == name) {
+        return Err(Invalid::unknown(format!("there is no workload '{name}' to validate"), name, known()));
     }
     let mut found = Workload::named(name)?;
     for part in parts {
         let (key, value) = part.split_once('=').ok_or_else(|| {
-            misuse(format!("cannot read '{part}' in the workload '{text}'"), "write NAME:KEY=VALUE, as in ncs:ncs=1000")
+            Invalid::new(
+                format!("cannot read '{part}' in the workload '{text}'"),
+                "write NAME:KEY=VALUE, as in ncs:ncs=1000",
+            )
         })?;
         found.set(key, value)?;
     }
@@ -89,56 +127,35 @@ fn workload(text: &str) -> Result<Workload, UserError> {
 }
 
 impl Plan {
-    /// The plan that the arguments ask for.
-    pub fn new(args: &ValidateArgs, host: &Host) -> Result<Self, UserError> {
+    /// The plan for what is wanted on this machine.
+    ///
+    /// # Errors
+    /// A workload would have fewer than two locks to compare.
+    pub fn new(wanted: Wanted, host: &Host) -> Result<Self, Invalid> {
         let cpus = host.shape().cpus().len() as u32;
-        let mut threads = args.threads.clone();
-        if threads.is_empty() {
-            threads = (0..12).map(|n| 1 << n).take_while(|n| *n < cpus).chain([cpus]).collect();
-        }
-        let workloads = args.workloads.iter().map(|text| Ok((text, workload(text)?)));
-        let workloads = workloads.collect::<Result<Vec<_>, UserError>>()?;
-        let role_of = |workload: &Workload| if workload.wants_rwlocks() { Role::RwLock } else { Role::Mutex };
-        let known: Vec<&str> = workloads.iter().flat_map(|(_, workload)| simulated(role_of(workload))).collect();
-        let named = |lock: &String| {
-            let mut roles = workloads.iter().map(|(_, workload)| role_of(workload));
-            roles.find_map(|role| find(role, lock)).ok_or_else(|| {
-                let what = format!("there is no lock '{lock}' for these workloads to simulate");
-                no_such_lock(what, lock, known.iter().copied())
-            })
-        };
-        let wanted = args.lock.iter().map(named).collect::<Result<Vec<&str>, _>>()?;
+        let threads = if wanted.threads.is_empty() { doubling(cpus) } else { wanted.threads };
         let mut cases = Vec::new();
-        for (text, workload) in workloads {
-            let role = role_of(&workload);
-            let all = || simulated(role).map(str::to_owned);
-            let of_role = |lock: &&&str| simulated(role).any(|id| id == **lock);
-            let locks: Vec<String> = match (args.all || role == Role::RwLock, wanted.is_empty()) {
-                (_, false) => wanted.iter().filter(of_role).map(|lock| (*lock).to_owned()).collect(),
-                (true, _) => all().collect(),
+        for (text, workload) in wanted.workloads {
+            let role = role(&workload);
+            let of_role = |lock: &&String| callable(role).any(|id| id == lock.as_str());
+            let locks: Vec<String> = match (wanted.all || role == Role::RwLock, wanted.locks.is_empty()) {
+                (_, false) => wanted.locks.iter().filter(of_role).cloned().collect(),
+                (true, _) => callable(role).map(str::to_owned).collect(),
                 (false, _) => MUTEXES.map(str::to_owned).into(),
             };
             if locks.len() < 2 {
                 let what = format!("the workload '{text}' has fewer than two {} locks to compare", role.name());
-                return Err(misuse(what, format!("use some of: {}", simulated(role).collect::<Vec<_>>().join(", "))));
+                let known: Vec<&str> = callable(role).collect();
+                return Err(Invalid::new(what, format!("use some of: {}", known.join(", "))));
             }
             for &threads in &threads {
                 let (name, locks) = (text.clone(), locks.clone());
                 cases.push(Case { name, workload: workload.clone(), threads, locks });
             }
         }
-        let machine = args.machine.as_ref().map(|name| machine(name, &args.set)).transpose()?;
-        let mut plan = Plan {
-            cases,
-            machine,
-            probed: None,
-            seats: host.shape().cpus(),
-            rounds: args.runs,
-            duration: args.duration,
-            simulated: args.simulated,
-            seed: args.seed,
-            settings: args.set.clone(),
-        };
+        let Wanted { machine, rounds, duration, simulated, seed, settings, .. } = wanted;
+        let seats = host.shape().cpus();
+        let mut plan = Plan { cases, machine, probed: None, seats, rounds, duration, simulated, seed, settings };
         plan.place(host)?;
         Ok(plan)
     }
@@ -162,14 +179,17 @@ impl Plan {
     }
 
     /// Simulates the machine of this file.
-    pub fn simulate(&mut self, text: String) -> Result<(), UserError> {
+    ///
+    /// # Errors
+    /// The settings do not fit it.
+    pub fn simulate(&mut self, text: String) -> Result<(), Invalid> {
         self.machine = Some(Machine::parse(NAME, &text, &self.settings)?);
         self.probed = Some(text);
         Ok(())
     }
 
     /// Pins thread i where the simulated thread i starts, if the machines have equally many CPUs; else in their order.
-    fn place(&mut self, host: &Host) -> Result<(), UserError> {
+    fn place(&mut self, host: &Host) -> Result<(), Invalid> {
         let cpus = host.shape().cpus();
         let own;
         let machine = match &self.machine {
@@ -184,6 +204,13 @@ impl Plan {
             self.seats = machine.placement().iter().map(|cpu| cpus[*cpu as usize]).collect();
         }
         Ok(())
+    }
+
+    /// The latency between the nearest cores that the file of a machine that was measured meanwhile says, ns.
+    pub fn nearest_told(&self) -> Option<f64> {
+        let file: toml::Table = self.probed.as_ref()?.parse().ok()?;
+        let cluster = file.get("latency")?.get("cluster")?.as_table()?.values().next()?;
+        cluster.as_float().or_else(|| cluster.as_integer().map(|ns| ns as f64))
     }
 
     /// How long it takes, in words.

@@ -5,16 +5,15 @@
 //! it stays the same: the largest set of such rounds. Others are made up for, up to as many again. The passes of the probe
 //! are taken between the rounds, so that the simulated machine is the one that the rounds ran on.
 
-use std::io::IsTerminal;
-
+use lockswap_platform::Ns;
 use lockswap_sim::host::{line_now, Found};
+use lockswap_sim::Invalid;
+use lockswap_workloads::report::Report;
 
 use super::hardware::Run;
 use super::plan::Plan;
-use lockswap_study::runner::Interrupt;
-
-use crate::error::UserError;
-use crate::sim::host::Host;
+use crate::host::Host;
+use crate::Progress;
 
 /// Lines of one machine differ by less than this factor.
 pub const SAME: f64 = 1.3;
@@ -55,7 +54,12 @@ impl Measured {
         wanted.flat_map(|(_, round)| round.lines.iter().copied())
     }
 
-    /// Rounds that were measured to their ends.
+    /// Whether no run has come to its end.
+    pub fn is_empty(&self) -> bool {
+        self.rounds.iter().all(|round| round.runs.iter().flatten().all(Option::is_none))
+    }
+
+    /// How many rounds there are.
     pub fn count(&self) -> usize {
         self.rounds.len()
     }
@@ -76,21 +80,38 @@ fn alike(rounds: &[&[f64]]) -> Vec<usize> {
     largest.filter(|set| !set.is_empty()).unwrap_or_else(|| (0..rounds.len()).collect())
 }
 
-/// Makes the rounds. A lock that fails with a workload is left out there from then on.
-/// An interrupted round is left out.
-pub fn measure(plan: &Plan, host: &Host, interrupt: &Interrupt) -> Result<Measured, UserError> {
-    let per_round: usize = plan.cases.iter().map(|case| case.locks.len()).sum();
-    let bar = match std::io::stderr().is_terminal() {
-        true => crate::compare::bar(u64::from(plan.rounds) * per_round as u64),
-        false => indicatif::ProgressBar::hidden(),
-    };
+/// How a run on hardware is made, which takes about so long; why it could not be made, in words.
+pub type Make<'a> = dyn Fn(&Run, Ns) -> Result<Report, String> + 'a;
+
+/// How many runs there are at least.
+pub fn runs(plan: &Plan) -> u64 {
+    u64::from(plan.rounds) * per_round(plan)
+}
+
+fn per_round(plan: &Plan) -> u64 {
+    plan.cases.iter().map(|case| case.locks.len() as u64).sum()
+}
+
+/// Makes the rounds. A lock that fails with a workload is left out there from then on. A round that was `interrupted` counts
+/// if there is no other one.
+///
+/// # Errors
+/// The machine cannot be probed.
+pub fn measure(
+    plan: &Plan,
+    host: &Host,
+    make: &Make<'_>,
+    progress: &dyn Progress,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<Measured, Invalid> {
     let wanted = plan.rounds as usize;
     let mut measured = Measured { rounds: Vec::new(), chosen: Vec::new(), failures: Vec::new() };
     let mut failed: Vec<(usize, usize)> = Vec::new();
-    'rounds: while measured.chosen.len() < wanted && measured.rounds.len() < 2 * wanted {
+    while measured.chosen.len() < wanted && measured.rounds.len() < 2 * wanted && !interrupted() {
         if measured.rounds.len() >= wanted {
-            bar.inc_length(per_round as u64);
+            progress.expect(per_round(plan));
         }
+        progress.begins("the machine");
         let probed = if plan.machine.is_none() { host.pass()? } else { Found::default() };
         let mut round = Round { lines: Vec::new(), probed, runs: Vec::new() };
         for (number, case) in plan.cases.iter().enumerate() {
@@ -99,36 +120,41 @@ pub fn measure(plan: &Plan, host: &Host, interrupt: &Interrupt) -> Result<Measur
             let mut runs = vec![None; locks];
             // Another one first in each round: the first one after a change finds the caches and the scheduler as they were.
             for lock in (0..locks).map(|lock| (lock + 5 * measured.rounds.len()) % locks) {
-                bar.inc(1);
+                if interrupted() {
+                    break;
+                }
+                progress.begins(&format!("{}, {}", case.name, case.locks[lock]));
                 if failed.contains(&(number, lock)) {
+                    progress.done();
                     continue;
                 }
-                bar.set_message(format!("{}, {}", case.name, case.locks[lock]));
                 let run = Run {
                     workload: case.run(plan.length(case, plan.duration)),
                     lock: case.locks[lock].clone(),
                     cpus: plan.seats.clone(),
                 };
-                let made = run.make(plan.length(case, plan.duration));
-                if interrupt.signal().is_some() {
-                    break 'rounds;
-                }
+                let made = make(&run, plan.length(case, plan.duration));
+                progress.done();
                 match made {
                     Ok(report) => runs[lock] = Some((report.throughput, report.fairness_factor)),
+                    // A signal from a terminal reaches the measuring process, too.
+                    Err(_) if interrupted() => {}
                     Err(error) => {
                         failed.push((number, lock));
-                        measured.failures.push(format!("{}, {}, measured: {error:#}", case.title(), case.locks[lock]));
+                        measured.failures.push(format!("{}, {}, measured: {error}", case.title(), case.locks[lock]));
                     }
                 }
             }
             round.runs.push(runs);
+        }
+        if interrupted() && !measured.rounds.is_empty() {
+            break;
         }
         round.lines.extend(line_now(host.shape()));
         measured.rounds.push(round);
         let lines: Vec<&[f64]> = measured.rounds.iter().map(|round| round.lines.as_slice()).collect();
         measured.chosen = alike(&lines);
     }
-    bar.finish_and_clear();
     Ok(measured)
 }
 

@@ -3,17 +3,19 @@
 //! Only *relative* throughput counts: that of a lock divided by the geometric mean over all locks of the same workload and
 //! number of threads; on hardware, its median over the rounds divided by the mean of those medians. What the rounds leave
 //! open is the interval of the median: the order statistics between which the true one lies with 93 % certainty or more,
-//! whatever the distribution. A simulated value within it is no disagreement. The ratio of a lock is its simulated relative throughput divided by its measured one; 1 is agreement. Over the locks of a
-//! group the geometric mean of the ratios is 1 by construction: what tells is how far they spread.
+//! whatever the distribution. A simulated value within it is no disagreement. The ratio of a lock is its simulated relative
+//! throughput divided by its measured one; 1 is agreement. Over the locks of a group the geometric mean of the ratios is 1 by construction: what tells is how far they spread.
 
-use crate::bench::Quartiles;
+use lockswap_study::stats::Quartiles;
 
 /// What one lock did with one workload and so many threads.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
+    /// The lock's id.
     pub lock: String,
     /// Operations per second, round by round.
     pub measured: Vec<f64>,
+    /// Operations per second, simulated.
     pub simulated: f64,
     /// Share of the busier half of the threads, measured (the median) and simulated.
     pub fairness: [f64; 2],
@@ -22,15 +24,19 @@ pub struct Sample {
 /// A lock among others.
 #[derive(Clone, Debug)]
 pub struct Verdict {
+    /// The lock's id.
     pub lock: String,
     /// Operations per second, the median.
     pub measured: f64,
+    /// Operations per second, simulated.
     pub simulated: f64,
     /// Relative to the geometric mean of the locks.
     pub measured_relative: f64,
     /// The interval of that median.
     pub measured_range: [f64; 2],
+    /// The simulated one, relative.
     pub simulated_relative: f64,
+    /// Share of the busier half of the threads, measured and simulated.
     pub fairness: [f64; 2],
 }
 
@@ -38,6 +44,11 @@ impl Verdict {
     /// Simulated to measured, relative throughput.
     pub fn ratio(&self) -> f64 {
         self.simulated_relative / self.measured_relative
+    }
+
+    /// How far the ratio is from 1, either way.
+    pub fn factor(&self) -> f64 {
+        self.ratio().max(1.0 / self.ratio())
     }
 
     /// Whether the simulated value is one that the hardware may have, too: then nothing disagrees.
@@ -49,9 +60,11 @@ impl Verdict {
 /// The locks of one workload and number of threads.
 #[derive(Clone, Debug)]
 pub struct Group {
+    /// Lock by lock.
     pub locks: Vec<Verdict>,
     /// Geometric means of all locks, operations per second.
     pub measured: f64,
+    /// The simulated one.
     pub simulated: f64,
 }
 
@@ -123,7 +136,8 @@ impl Group {
         sum / f64::max(pairs, 1.0)
     }
 
-    /// Of the pairs of locks of which the hardware says which one is faster (their intervals are apart): how many the simulation puts in the same order, and how many there are.
+    /// Of the pairs of locks of which the hardware says which one is faster (their intervals are apart): how many the simulation
+    /// puts in the same order, and how many there are.
     pub fn decided(&self) -> (usize, usize) {
         let decided = pairs_of(&self.locks).filter_map(|(one, other)| {
             let above = |a: &Verdict, b: &Verdict| a.measured_range[0] > b.measured_range[1];
@@ -144,7 +158,9 @@ fn pairs_of(locks: &[Verdict]) -> impl Iterator<Item = (&Verdict, &Verdict)> {
 /// How far ratios spread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
+    /// How many ratios.
     pub count: usize,
+    /// Their median and quartiles.
     pub quartiles: Quartiles,
     /// Between them lie 95 % of the ratios.
     pub range: [f64; 2],
@@ -167,6 +183,35 @@ impl Spread {
             within as f64 / sorted.len() as f64
         };
         Some(Spread { count: sorted.len(), quartiles, range: [at(0.025), at(0.975)], within: FACTORS.map(share) })
+    }
+}
+
+/// Several groups in a few numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Summary {
+    /// How far the ratios of all locks spread.
+    pub spread: Spread,
+    /// Share of the locks whose simulated value the hardware may have, too.
+    pub within_noise: f64,
+    /// The mean of the groups' [`Group::tau`].
+    pub tau: f64,
+    /// The sums of the groups' [`Group::decided`].
+    pub decided: (usize, usize),
+}
+
+impl Summary {
+    /// `None` for no groups.
+    pub fn of(groups: &[&Group]) -> Option<Self> {
+        let all: Vec<&Verdict> = groups.iter().flat_map(|group| &group.locks).collect();
+        let spread = Spread::of(&all.iter().map(|lock| lock.ratio()).collect::<Vec<_>>())?;
+        let noise = all.iter().filter(|lock| lock.is_within_noise()).count();
+        let decided = groups.iter().map(|group| group.decided());
+        Some(Self {
+            spread,
+            within_noise: noise as f64 / all.len() as f64,
+            tau: groups.iter().map(|group| group.tau()).sum::<f64>() / groups.len() as f64,
+            decided: decided.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1)),
+        })
     }
 }
 

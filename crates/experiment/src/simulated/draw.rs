@@ -1,51 +1,31 @@
 //! What a sweep found, as pictures.
 
-use std::path::PathBuf;
-
-use lockswap_plot::{Axis, Chart, Emphasis, Format, Look, Reference, Row, Rows, Series, Shape, Zone};
+use lockswap_locks::registry::PTHREAD;
+use lockswap_plot::{Axis, Chart, Emphasis, Look, Reference, Row, Rows, Series, Shape, Zone};
 use lockswap_sim::Workload;
 use lockswap_workloads::report::{Distribution, Report};
 
-use super::output::{self, Point};
-use super::Plan;
-use crate::picture::{footer, LookArgs};
+use super::output;
+use super::plan::Plan;
+use super::points::Point;
 
 /// What a picture shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
+    /// Operations per second.
     Throughput,
+    /// The share of the busier half of the threads.
     Fairness,
+    /// How long waits or epochs took.
     Latency,
-}
-
-/// A picture to draw.
-#[derive(Clone, Debug)]
-pub struct Picture {
-    pub shown: Shown,
-    pub file: PathBuf,
-    format: Format,
-}
-
-/// Reads `throughput=FILE`.
-pub fn picture(text: &str) -> Result<Picture, String> {
-    let (what, file) = text.split_once('=').ok_or("write WHAT=FILE, as in throughput=curve.svg")?;
-    let shown = match what {
-        "throughput" => Shown::Throughput,
-        "fairness" => Shown::Fairness,
-        "latency" => Shown::Latency,
-        _ => return Err(format!("'{what}' cannot be drawn: use throughput, fairness or latency")),
-    };
-    let file = PathBuf::from(file);
-    let format = Format::of(&file).map_err(|error| error.to_string())?;
-    Ok(Picture { shown, file, format })
 }
 
 /// With more locks than these only some have a colour.
 const FEW: usize = 8;
 /// So many, those of the highest throughput.
 const BEST: usize = 5;
-/// What others are compared with: it works as glibc's lock does. It has the number of the colour black.
-const BASELINE: (&str, usize) = ("futex", 6);
+/// What others are compared with. It has the number of the colour black.
+const BASELINE: (&str, usize) = (PTHREAD, 6);
 /// More values of a key than these have no line styles of their own.
 const STYLES: usize = 4;
 /// Up to here the busier half of the threads counts as no busier than the other.
@@ -54,23 +34,42 @@ const FAIR: f64 = 0.55;
 const NODE_CHANGES: f64 = 20.0;
 
 /// The file of a picture.
-pub fn draw(picture: &Picture, plan: &Plan, points: &[Point<'_>], look: &LookArgs) -> Vec<u8> {
-    let look = look.of(picture.format);
-    match picture.shown {
+pub fn draw(shown: Shown, plan: &Plan, points: &[Point<'_>], look: Look, footer: &Footer<'_>) -> Vec<u8> {
+    match shown {
         Shown::Throughput => {
             let all = Number { what: "Throughput", of: |report| report.throughput / 1e6, lower_is_better: false };
             // The throughput of one thread is far above that of several.
             let is_log = points.iter().all(|point| point.summary.throughput > 0.0);
             let axis = if is_log { Axis::log } else { |title| Axis::linear(title).from_zero() };
-            numbers(plan, points, &all, axis("million operations per second"), look, Vec::new())
+            let axis = axis("million operations per second");
+            numbers(plan, points, &all, axis, footer, Vec::new()).render(look)
         }
         Shown::Fairness => {
             let all = Number { what: "Fairness", of: |report| report.fairness_factor, lower_is_better: true };
             let axis = Axis::linear("share of the busier half of the threads").range(0.48, 1.02);
             let axis = axis.ticks((5..=10).map(|tenths| f64::from(tenths) / 10.0));
-            numbers(plan, points, &all, axis, look, vec![Zone::horizontal(0.48, FAIR, "fair")])
+            let fair = Zone::horizontal(0.48, FAIR, "fair");
+            numbers(plan, points, &all, axis, footer, vec![fair]).render(look)
         }
-        Shown::Latency => latency(plan, points).render(look),
+        Shown::Latency => latency(plan, points, footer).render(look),
+    }
+}
+
+/// The line below a picture, made of facts.
+pub type Footer<'a> = dyn Fn(&[String]) -> String + 'a;
+
+/// A picture as it may come out.
+enum Picture {
+    Chart(Chart),
+    Bars(Rows),
+}
+
+impl Picture {
+    fn render(&self, look: Look) -> Vec<u8> {
+        match self {
+            Picture::Chart(chart) => chart.render(look),
+            Picture::Bars(rows) => rows.render(look),
+        }
     }
 }
 
@@ -93,7 +92,7 @@ fn title(plan: &Plan, what: &str, threads: Option<u32>) -> String {
 }
 
 /// What made a picture; `spread` says what the medians are shown with.
-fn origin(plan: &Plan, spread: &str, notes: Vec<String>) -> String {
+fn origin(plan: &Plan, spread: &str, notes: Vec<String>, footer: &Footer<'_>) -> String {
     let duration = format!("{} of virtual time", output::time(plan.duration as f64));
     let seeds = match &plan.seeds[..] {
         [first, .., last] => format!("seeds {first} to {last} (medians{spread})"),
@@ -171,10 +170,17 @@ impl<'a> Colours<'a> {
 
 /// A number over the number of threads, or over the values of a key if there is one number of threads, or as bars if there is
 /// one value, too: medians, and their spread over the seeds.
-fn numbers(plan: &Plan, points: &[Point<'_>], number: &Number, axis: Axis, look: Look, zones: Vec<Zone>) -> Vec<u8> {
+fn numbers(
+    plan: &Plan,
+    points: &[Point<'_>],
+    number: &Number,
+    axis: Axis,
+    footer: &Footer<'_>,
+    zones: Vec<Zone>,
+) -> Picture {
     let swept = match (&plan.threads[..], &plan.swept[..]) {
         ([_], [key]) if points.iter().all(|point| point.setting.workload.number(key).is_some()) => Some(key.as_str()),
-        ([_], _) => return bars(plan, points, number, &axis.title, look),
+        ([_], _) => return Picture::Bars(bars(plan, points, number, &axis.title, footer)),
         _ => None,
     };
     let x = |point: &Point<'_>| match swept {
@@ -191,7 +197,7 @@ fn numbers(plan: &Plan, points: &[Point<'_>], number: &Number, axis: Axis, look:
     ticks.dedup();
     let mut chart = Chart::new(title(plan, number.what, threads), across.ticks(ticks), axis);
     chart.zones = zones;
-    chart.footer = origin(plan, ", bands from the least to the most", notes(number, points));
+    chart.footer = origin(plan, ", bands from the least to the most", notes(number, points), footer);
     Colours::of(plan, points).add_lines(&mut chart, plan, swept.is_some(), |lock, name| {
         let own = || {
             let is_own =
@@ -201,7 +207,7 @@ fn numbers(plan: &Plan, points: &[Point<'_>], number: &Number, axis: Axis, look:
         let band = own().filter_map(|point| spread(point, number).map(|(low, high)| (x(point), low, high)));
         Series::new("", own().map(|point| (x(point), (number.of)(&point.summary)))).with_band(band)
     });
-    chart.render(look)
+    Picture::Chart(chart)
 }
 
 /// The least and the greatest number of all seeds, if there are several.
@@ -212,7 +218,7 @@ fn spread(point: &Point<'_>, number: &Number) -> Option<(f64, f64)> {
 }
 
 /// A number with one number of threads.
-fn bars(plan: &Plan, points: &[Point<'_>], number: &Number, axis: &str, look: Look) -> Vec<u8> {
+fn bars(plan: &Plan, points: &[Point<'_>], number: &Number, axis: &str, footer: &Footer<'_>) -> Rows {
     let colours = Colours::of(plan, points);
     let row = |point: &Point<'_>| {
         let Point { setting, summary, .. } = point;
@@ -229,8 +235,8 @@ fn bars(plan: &Plan, points: &[Point<'_>], number: &Number, axis: &str, look: Lo
     let threads = plan.threads.first().copied();
     let mut rows = Rows::bars(title(plan, number.what, threads), axis, points.iter().map(row).collect());
     rows.lower_is_better = number.lower_is_better;
-    rows.footer = origin(plan, ", lines from the least to the most", notes(number, points));
-    rows.render(look)
+    rows.footer = origin(plan, ", lines from the least to the most", notes(number, points), footer);
+    rows
 }
 
 fn notes(number: &Number, points: &[Point<'_>]) -> Vec<String> {
@@ -270,7 +276,7 @@ pub fn too_short(points: &[Point<'_>]) -> Option<String> {
 
 /// Which share of the times is longer than each length, with the most threads that were run: on a logarithmic axis, because
 /// it is the rare long ones that matter.
-fn latency(plan: &Plan, points: &[Point<'_>]) -> Chart {
+fn latency(plan: &Plan, points: &[Point<'_>], footer: &Footer<'_>) -> Chart {
     let threads = |point: &Point<'_>| point.setting.workload.threads() as u32;
     let most = points.iter().map(threads).max().unwrap_or_default();
     let timed = points.first().map_or("wait", |point| point.summary.timed.as_str());
@@ -284,7 +290,7 @@ fn latency(plan: &Plan, points: &[Point<'_>]) -> Chart {
         Axis::log(format!("length of a {timed}")).time(),
         axis.ticks((-6..=2).map(|power| 10f64.powi(power))),
     );
-    chart.footer = origin(plan, "", Vec::new()).replace(" (medians)", "");
+    chart.footer = origin(plan, "", Vec::new(), footer).replace(" (medians)", "");
     chart.references = vec![Reference::horizontal(1.0, "P99"), Reference::horizontal(0.1, "P99.9")];
     Colours::of(plan, points).add_lines(&mut chart, plan, false, |lock, name| {
         let own = shown().find(|point| point.setting.lock == lock && Some(point.setting.name) == name);

@@ -1,38 +1,17 @@
-//! What a sweep found, as text: table, Markdown, JSON and CSV.
+//! What a sweep found, as text: table, Markdown, HTML, JSON and CSV.
 
-use lockswap_sim::Stuck;
-use lockswap_workloads::report::{summary, Distribution, Report};
+use std::io;
 
-use super::plan::Setting;
-use super::{Plan, Row};
-use crate::terminal;
-use lockswap_experiment::results;
-use lockswap_sim::Failure;
+use lockswap_locks::registry::PTHREAD;
+use lockswap_study::page::{Page, Row, Table};
+use lockswap_study::stats::Difference;
+use lockswap_study::summary::{digits, Judgement};
+use lockswap_workloads::report::{Distribution, Report};
 
-/// What the runs of one measurement gave.
-pub struct Point<'a> {
-    pub setting: Setting<'a>,
-    /// Seed by seed.
-    pub reports: Vec<&'a Report>,
-    /// Their medians, and the sums of their histograms.
-    pub summary: Report,
-}
-
-/// What has been found so far, in the order of the table.
-pub fn points<'a>(plan: &'a Plan, rows: &'a [Option<Row>]) -> Vec<Point<'a>> {
-    let point = |setting: Setting<'a>| {
-        let reports: Vec<&Report> =
-            runs(rows, &setting).filter_map(|row| Some(&row.outcome.as_ref().ok()?.report)).collect();
-        Some(Point { summary: summary(&reports)?, setting, reports })
-    };
-    plan.all().filter_map(point).collect()
-}
-
-/// The runs of one measurement that have ended.
-fn runs<'a>(rows: &'a [Option<Row>], setting: &Setting<'_>) -> impl Iterator<Item = &'a Row> + use<'a> {
-    let (lock, workload) = (setting.lock.to_owned(), setting.workload.clone());
-    rows.iter().flatten().filter(move |row| row.lock == lock && row.workload == workload)
-}
+use super::plan::{Plan, Setting};
+use super::points::{runs, Point};
+use super::Row as Run;
+use crate::results;
 
 /// A time in words.
 pub fn time(ns: f64) -> String {
@@ -44,127 +23,130 @@ pub fn time(ns: f64) -> String {
     }
 }
 
-/// What is run, in a line or two.
+/// What is run, in a line.
 fn about(plan: &Plan) -> String {
-    let mut text = format!("{}: {}, simulated\nworkload {}", plan.machine.id, plan.machine.title, plan.name);
+    let mut run = format!("workload {}", plan.name);
     for (key, value) in &plan.settings {
-        text += &format!(", {key}={value}");
+        run += &format!(", {key}={value}");
     }
-    text += &format!(", {} of virtual time", time(plan.duration as f64));
+    run += &format!(", {} of virtual time", time(plan.duration as f64));
     if plan.seeds.len() > 1 {
-        text += &format!(", medians of {} seeds", plan.seeds.len());
+        run += &format!(", medians of {} seeds", plan.seeds.len());
     }
-    text
+    run
 }
 
-const LEGEND: &str = "\
-fairness: share of the busier half of the threads, 0.5 is fair. waiters: threads that wait for the lock, on average.
-in node: hand-offs within a NUMA node. lock passes: from the end of a critical section to the begin of the next one
-that waited for it. data comes: time that the critical section takes for its data.";
+const LEGEND: [&str; 5] = [
+    "fairness: share of the busier half of the threads, 0.5 is fair.",
+    "waiters: threads that wait for the lock, on average.",
+    "in node: hand-offs within a NUMA node.",
+    "lock passes: from the end of a critical section to the begin of the next one that waited for it.",
+    "data comes: time that the critical section takes for its data.",
+];
 
-/// The headings of the table, and its rows; a lock that could not be measured has dashes.
-fn cells(plan: &Plan, points: &[Point<'_>]) -> (Vec<String>, Vec<Vec<String>>) {
+/// What was found so far, for people: a row for each lock, values of keys and number of threads; a lock that could not be
+/// measured has dashes.
+pub fn page(plan: &Plan, points: &[Point<'_>]) -> Page {
     let timed = points.first().map_or("wait", |point| point.summary.timed.as_str());
     let little = points.iter().any(|point| point.summary.latency.contains_key("little"));
-    let is_swept = !plan.swept.is_empty();
-    let mut headings: Vec<String> =
-        ["lock", "threads", "M ops/s", "fairness", "waiters", "in node", "lock passes", "data comes"]
-            .map(str::to_owned)
-            .to_vec();
-    headings.extend([format!("{timed} P99"), "longest".to_owned()]);
-    if is_swept {
-        headings.insert(1, "with".to_owned());
-    }
-    if little {
-        headings.extend(["big P99", "little P99"].map(str::to_owned));
-    }
+    let ratios = points.iter().any(|point| point.difference.is_some());
+    let is_shown = |heading: &str| match heading {
+        "with" => !plan.swept.is_empty(),
+        TO_BASELINE => ratios,
+        "big P99" | "little P99" => little,
+        _ => true,
+    };
+    let timed_p99 = format!("{timed} P99");
+    let all = ["lock", "with", "threads", "M ops/s", TO_BASELINE, "fairness", "waiters", "in node", "lock passes"];
+    let rest = ["data comes", &timed_p99, "longest", "big P99", "little P99"];
+    let all: Vec<&str> = all.into_iter().chain(rest).collect();
     let row = |setting: Setting<'_>| {
-        let is_same =
-            |point: &&Point<'_>| point.setting.lock == setting.lock && point.setting.workload == setting.workload;
-        let report = points.iter().find(is_same).map(|point| &point.summary);
-        let show = |number: Option<f64>, form: &dyn Fn(f64) -> String| number.map_or_else(|| "-".to_owned(), form);
-        let handoffs = report.and_then(|report| report.handoffs.as_ref()).filter(|handoffs| handoffs.count > 0);
-        let latency = |kind: &str, pick: fn(&Distribution) -> u64| {
-            let times = report.and_then(|report| report.latency.get(kind)).filter(|times| times.count > 0);
-            show(times.map(|times| pick(times) as f64), &time)
-        };
-        let mut row = vec![
-            setting.lock.to_owned(),
-            setting.workload.threads().to_string(),
-            show(report.map(|report| report.throughput / 1e6), &|number| format!("{number:.3}")),
-            show(report.map(|report| report.fairness_factor), &|number| format!("{number:.3}")),
-            show(report.and_then(|report| report.waiters), &|number| format!("{number:.1}")),
-            show(handoffs.map(|handoffs| 100.0 * handoffs.within_node), &|number| format!("{number:.0} %")),
-            show(handoffs.and_then(|handoffs| handoffs.contention_ns), &time),
-            show(handoffs.and_then(|handoffs| handoffs.handover_ns), &time),
-            latency("all", |times| times.p99_ns),
-            latency("all", |times| times.max_ns),
-        ];
-        if is_swept {
-            row.insert(1, setting.name.to_owned());
-        }
-        if little {
-            row.extend(["big", "little"].map(|kind| latency(kind, |times| times.p99_ns)));
-        }
-        row
-    };
-    (headings, plan.all().map(row).collect())
-}
-
-/// The table, and what its columns mean.
-pub fn table(plan: &Plan, points: &[Point<'_>]) -> String {
-    let (headings, rows) = cells(plan, points);
-    let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
-    let words = if plan.swept.is_empty() { 1 } else { 2 };
-    let mut table = terminal::table(&headings, &(words..headings.len()).collect::<Vec<_>>());
-    rows.into_iter().for_each(|row| {
-        table.add_row(row);
-    });
-    format!("{}\n\n{}\n{LEGEND}\n", about(plan), terminal::lines(&table))
-}
-
-/// The same in Markdown.
-pub fn markdown(plan: &Plan, points: &[Point<'_>]) -> String {
-    let (headings, rows) = cells(plan, points);
-    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-    let rule = format!("|---|{}\n", "--:|".repeat(headings.len() - 1));
-    let rows: String = rows.iter().map(|row| line(row)).collect();
-    format!("{}\n\n{}{rule}{rows}\n{LEGEND}\n", about(plan), line(&headings))
-}
-
-/// What a run failed of, for people.
-pub fn why(failure: &Failure) -> String {
-    let (what, threads) = match failure {
-        Failure::NoSuchLock => return "no such lock".into(),
-        Failure::Stuck(Stuck::Deadlock(threads)) => ("deadlock: nothing will happen any more", threads),
-        Failure::Stuck(Stuck::Livelock(threads)) => {
-            ("livelock: threads go on and on, and none comes to its end", threads)
-        }
-        Failure::Stuck(Stuck::Late(threads)) => {
-            ("no end: 100 s of virtual time after the measurement threads still run", threads)
+        let is_baseline = setting.lock == PTHREAD;
+        let cells = cells(&setting, points.iter().find(|point| point.is_of(&setting)));
+        let shown = all.iter().zip(cells).filter(|(heading, _)| is_shown(heading));
+        Row {
+            cells: shown.map(|(_, cell)| cell).collect(),
+            judgement: if is_baseline { Judgement::Baseline } else { Judgement::Same },
         }
     };
-    const SHOWN: usize = 16;
-    let mut text = format!("{what}\n");
-    for line in threads.iter().take(SHOWN) {
-        text += &format!("  {line}\n");
+    let columns = all.iter().filter(|heading| is_shown(heading));
+    let table = Table {
+        title: None,
+        columns: columns.map(|heading| ((*heading).to_owned(), !["lock", "with"].contains(heading))).collect(),
+        rows: plan.all().map(row).collect(),
+    };
+    let ratio_legend = ratios.then(|| ratio_legend(plan.seeds.len()));
+    Page {
+        title: format!("{}: {}, simulated", plan.machine.id, plan.machine.title),
+        conclusion: vec![about(plan)],
+        tables: vec![table],
+        notes: ratio_legend.into_iter().chain(LEGEND.map(str::to_owned)).collect(),
     }
-    if threads.len() > SHOWN {
-        text += &format!("  and {} more\n", threads.len() - SHOWN);
-    }
-    text
+}
+
+/// The heading of the ratios.
+const TO_BASELINE: &str = "to pthread";
+
+/// What the ratios mean.
+fn ratio_legend(seeds: usize) -> String {
+    let fewest = lockswap_study::stats::fewest_rounds(1);
+    let spread = match seeds {
+        1 => String::new(),
+        seeds if seeds < fewest as usize => format!("; --seeds {fewest} or more give its 95 % interval"),
+        _ => ", with its 95 % interval over the seeds".to_owned(),
+    };
+    format!("to pthread: throughput divided by that of glibc's mutex with the same seed{spread}; above 1 is better.")
+}
+
+/// A ratio, and its interval where there are enough seeds for one.
+fn ratio(difference: &Difference) -> Option<String> {
+    let interval = difference.ratio_interval().map(|(low, high)| format!(" [{}, {}]", digits(low), digits(high)));
+    Some(digits(difference.ratio()?) + &interval.unwrap_or_default())
+}
+
+/// All cells of a row.
+fn cells(setting: &Setting<'_>, point: Option<&Point<'_>>) -> [String; 14] {
+    let report = point.map(|point| &point.summary);
+    let show = |number: Option<f64>, form: &dyn Fn(f64) -> String| number.map_or_else(|| "-".to_owned(), form);
+    let handoffs = report.and_then(|report| report.handoffs.as_ref()).filter(|handoffs| handoffs.count > 0);
+    let latency = |kind: &str, pick: fn(&Distribution) -> u64| {
+        let times = report.and_then(|report| report.latency.get(kind)).filter(|times| times.count > 0);
+        show(times.map(|times| pick(times) as f64), &time)
+    };
+    [
+        setting.lock.to_owned(),
+        setting.name.to_owned(),
+        setting.workload.threads().to_string(),
+        show(report.map(|report| report.throughput / 1e6), &|number| format!("{number:.3}")),
+        match point {
+            Some(_) if setting.lock == PTHREAD => "1".to_owned(),
+            point => point.and_then(|point| ratio(point.difference.as_ref()?)).unwrap_or_else(|| "-".to_owned()),
+        },
+        show(report.map(|report| report.fairness_factor), &|number| format!("{number:.3}")),
+        show(report.and_then(|report| report.waiters), &|number| format!("{number:.1}")),
+        show(handoffs.map(|handoffs| 100.0 * handoffs.within_node), &|number| format!("{number:.0} %")),
+        show(handoffs.and_then(|handoffs| handoffs.contention_ns), &time),
+        show(handoffs.and_then(|handoffs| handoffs.handover_ns), &time),
+        latency("all", |times| times.p99_ns),
+        latency("all", |times| times.max_ns),
+        latency("big", |times| times.p99_ns),
+        latency("little", |times| times.p99_ns),
+    ]
 }
 
 /// What went wrong, run by run.
-pub fn failures(rows: &[Option<Row>]) -> String {
+pub fn failures(rows: &[Option<Run>]) -> String {
     let failed = rows.iter().flatten().filter_map(|row| Some((row, row.outcome.as_ref().err()?)));
     failed
-        .map(|(row, failure)| format!("{} with {} threads, seed {}: {}", row.lock, row.threads, row.seed, why(failure)))
+        .map(|(row, failure)| format!("{} with {} threads, seed {}: {failure}\n", row.lock, row.threads, row.seed))
         .collect()
 }
 
 /// Everything, the same for the same seed on every host.
-pub fn json(plan: &Plan, rows: &[Option<Row>]) -> serde_json::Result<Vec<u8>> {
+///
+/// # Errors
+/// A number that JSON has no form for.
+pub fn json(plan: &Plan, rows: &[Option<Run>]) -> serde_json::Result<Vec<u8>> {
     let machine = results::Machine {
         id: plan.machine.id.clone(),
         title: plan.machine.title.clone(),
@@ -186,13 +168,14 @@ pub fn json(plan: &Plan, rows: &[Option<Row>]) -> serde_json::Result<Vec<u8>> {
         little: None,
         seats: &[],
         rounds: runs(rows, setting).filter_map(round).collect(),
+        compared: None,
     });
-    let failed = |row: &Row| {
+    let failed = |row: &Run| {
         Some(results::Failed {
             lock: row.lock.clone(),
             threads: row.threads as usize,
             seed: row.seed,
-            what: why(row.outcome.as_ref().err()?),
+            what: row.outcome.as_ref().err()?.to_string(),
             config: row.workload.config(),
         })
     };
@@ -200,7 +183,7 @@ pub fn json(plan: &Plan, rows: &[Option<Row>]) -> serde_json::Result<Vec<u8>> {
 }
 
 /// A run that has ended well, as a round.
-fn round(row: &Row) -> Option<results::Round> {
+fn round(row: &Run) -> Option<results::Round> {
     let run = row.outcome.as_ref().ok()?;
     let simulation = results::Simulation {
         memory_operations: run.totals.operations,
@@ -212,7 +195,10 @@ fn round(row: &Row) -> Option<results::Round> {
 
 /// One line per run, with the names of the JSON's fields and a column for each key that has several values; what there is
 /// not is empty.
-pub fn csv(plan: &Plan, rows: &[Option<Row>]) -> anyhow::Result<Vec<u8>> {
+///
+/// # Errors
+/// None that memory gives.
+pub fn csv(plan: &Plan, rows: &[Option<Run>]) -> io::Result<Vec<u8>> {
     let mut file = csv::Writer::from_writer(Vec::new());
     let names = plan.swept.iter().map(String::as_str);
     let fields = [
@@ -248,13 +234,13 @@ pub fn csv(plan: &Plan, rows: &[Option<Row>]) -> anyhow::Result<Vec<u8>> {
             Ok(run) => numbers(&run.report),
             Err(failure) => {
                 let mut rest = vec![String::new(); 20];
-                rest.push(why(failure).trim_end().to_owned());
+                rest.push(failure.to_string());
                 rest
             }
         };
         file.write_record(begin.into_iter().chain(&swept).chain(&rest))?;
     }
-    Ok(file.into_inner()?)
+    file.into_inner().map_err(|error| error.into_error())
 }
 
 /// A run's fields from `ops` to `failure`.
@@ -291,7 +277,8 @@ fn numbers(report: &Report) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockswap_sim::{Finished, Machine, Totals, Workload};
+    use crate::simulated::points::points;
+    use lockswap_sim::{Failure, Finished, Machine, Stuck, Totals, Workload};
 
     fn counter() -> Workload {
         Workload::named("counter").expect("a workload")
@@ -311,9 +298,9 @@ mod tests {
         }
     }
 
-    fn row(lock: &str, seed: u64, outcome: Result<Finished, Failure>) -> Option<Row> {
+    fn row(lock: &str, seed: u64, outcome: Result<Finished, Failure>) -> Option<Run> {
         let workload = counter().with(20, 1_000_000);
-        Some(Row { lock: lock.into(), threads: 20, workload, seed, outcome })
+        Some(Run { lock: lock.into(), threads: 20, workload, seed, outcome })
     }
 
     fn stopped() -> Failure {
@@ -336,9 +323,10 @@ mod tests {
         assert_eq!((json["results"].as_array().map(Vec::len), &json["results"][0]["ops"]), (Some(1), &3.into()));
         let csv = String::from_utf8(csv(&plan, &rows).expect("CSV")).expect("text");
         assert!(csv.contains("cna,20,6,,") && csv.contains("deadlock"), "{csv}");
-        let table = table(&plan, &points(&plan, &rows));
-        let fields: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().take(3).collect()).collect();
-        assert!(fields.contains(&vec!["cna", "20", "3.000"]) && fields.contains(&vec!["ttas", "20", "-"]), "{table}");
-        assert!(markdown(&plan, &points(&plan, &rows)).contains("| ttas | 20 | - |"));
+        let page = page(&plan, &points(&plan, &rows));
+        let row =
+            |lock: &str| page.tables[0].rows.iter().find(|row| row.cells[0] == lock).expect("a row").cells.clone();
+        assert_eq!((&row("cna")[2], &row("ttas")[2]), (&"3.000".to_owned(), &"-".to_owned()));
+        assert!(!page.markdown().contains("to pthread"), "without the baseline there is no ratio");
     }
 }

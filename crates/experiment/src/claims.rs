@@ -1,0 +1,436 @@
+//! What the papers claim, next to what the simulated machines show. `claims.toml` has the claims.
+
+use std::collections::HashMap;
+use std::io;
+
+use lockswap_platform::parse_duration;
+use lockswap_sim::{Job, Machine, Workload};
+use lockswap_study::page::{Page, Row, Table};
+use lockswap_study::summary::Judgement;
+use lockswap_workloads::report::Report;
+use serde::{Deserialize, Serialize};
+
+use crate::simulated::Row as Done;
+
+const CLAIMS: &str = include_str!("claims.toml");
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(rename = "claim")]
+    claims: Vec<Claim>,
+}
+
+/// A number from a paper, and the runs that should give it; `claims.toml` says what the fields mean.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// Its name.
+    pub id: String,
+    /// The paper, and where in it.
+    pub source: String,
+    /// The claim in words.
+    pub says: String,
+    /// The id of the described machine.
+    pub machine: String,
+    workload: String,
+    #[serde(default)]
+    set: Vec<String>,
+    #[serde(default)]
+    machine_set: Vec<String>,
+    #[serde(default = "usual_duration")]
+    duration: String,
+    #[serde(default)]
+    metric: Metric,
+    #[serde(default = "all")]
+    class: String,
+    of: Run,
+    #[serde(default)]
+    to: Vec<Run>,
+    under: Option<Limit>,
+    #[serde(default = "one")]
+    scale: f64,
+    /// The paper's number.
+    pub value: f64,
+    /// What the paper says about it.
+    #[serde(default)]
+    pub relation: Relation,
+    agree: [f64; 2],
+    /// Whether a parameter of the machine was chosen on it.
+    pub basis: Basis,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Run {
+    lock: String,
+    threads: usize,
+    /// Of this run, if not the claim's.
+    class: Option<String>,
+    #[serde(default)]
+    set: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Metric {
+    #[default]
+    Throughput,
+    FairnessFactor,
+    HandoverNs,
+    P99Ns,
+    Waiters,
+}
+
+/// A bound on the times of a class of threads or epochs.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Limit {
+    class: String,
+    p99_ns: f64,
+}
+
+impl Limit {
+    fn holds(&self, report: &Report) -> bool {
+        report.latency.get(&self.class).is_some_and(|times| times.p99_ns as f64 <= self.p99_ns)
+    }
+}
+
+/// Whether a parameter of the machine was chosen so that the number comes out.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Basis {
+    /// One was.
+    Fitted,
+    /// None was.
+    Predicted,
+}
+
+/// What the paper says about the number.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+pub enum Relation {
+    /// It is that number.
+    #[default]
+    #[serde(rename = "about")]
+    About,
+    /// It is that number or a larger one.
+    #[serde(rename = "at least")]
+    AtLeast,
+    /// It is that number or a smaller one.
+    #[serde(rename = "at most")]
+    AtMost,
+}
+
+impl Basis {
+    /// It in a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Basis::Fitted => "fitted",
+            Basis::Predicted => "predicted",
+        }
+    }
+}
+
+fn usual_duration() -> String {
+    "20ms".into()
+}
+
+fn all() -> String {
+    "all".into()
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+impl Metric {
+    fn of(self, class: &str, report: &Report) -> Option<f64> {
+        match self {
+            Metric::Throughput => Some(report.throughput),
+            Metric::FairnessFactor => Some(report.fairness_factor),
+            Metric::HandoverNs => report.handoffs.as_ref()?.handover_ns,
+            Metric::P99Ns => Some(report.latency.get(class)?.p99_ns as f64),
+            Metric::Waiters => report.waiters,
+        }
+    }
+}
+
+/// What the runs of a claim gave.
+#[derive(Serialize)]
+pub struct Outcome<'a> {
+    /// The claim.
+    pub claim: &'a Claim,
+    /// Its number, seed by seed.
+    pub simulated: Vec<f64>,
+    /// The mean of those.
+    pub mean: Option<f64>,
+    /// Whether the mean lies in the claim's range.
+    pub agrees: bool,
+    /// What went wrong, run by run.
+    pub failures: Vec<String>,
+}
+
+/// All claims. The file is part of the program, so its mistakes are the program's.
+pub fn claims() -> Vec<Claim> {
+    toml::from_str::<File>(CLAIMS).expect("claims.toml is right").claims
+}
+
+fn pair(setting: &str) -> (&str, &str) {
+    setting.split_once('=').expect("KEY=VALUE in claims.toml")
+}
+
+fn machine(claim: &Claim) -> Machine {
+    let changes = claim.machine_set.iter().map(|setting| pair(setting));
+    let changes: Vec<_> = changes.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    Machine::built_in(&claim.machine, &changes).unwrap_or_else(|error| panic!("{}: {error}", claim.id))
+}
+
+fn workload(claim: &Claim, run: &Run) -> Workload {
+    let mut workload = Workload::named(&claim.workload).expect("a workload of claims.toml");
+    for setting in claim.set.iter().chain(&run.set) {
+        let (key, value) = pair(setting);
+        workload.set(key, value).unwrap_or_else(|error| panic!("{}: {error}", claim.id));
+    }
+    let duration = parse_duration(&claim.duration).expect("a duration in claims.toml");
+    workload.with(run.threads, duration)
+}
+
+impl Claim {
+    fn runs(&self) -> impl Iterator<Item = &Run> {
+        std::iter::once(&self.of).chain(&self.to)
+    }
+
+    /// The claim's number in runs with one seed, in the order of [`Claim::runs`].
+    fn number(&self, rows: &[&Done]) -> Option<f64> {
+        let reports: Vec<&Report> =
+            rows.iter().map(|row| Some(&row.outcome.as_ref().ok()?.report)).collect::<Option<_>>()?;
+        let value = |(run, report): (&Run, &&Report)| self.metric.of(run.class.as_ref().unwrap_or(&self.class), report);
+        let own = value((&self.of, reports.first()?))?;
+        if self.to.is_empty() {
+            return Some(own / self.scale);
+        }
+        let within = |(_, report): &(&Run, &&Report)| self.under.as_ref().is_none_or(|limit| limit.holds(report));
+        let others = self.to.iter().zip(&reports[1..]).filter(within).map(value).collect::<Option<Vec<f64>>>()?;
+        others.into_iter().reduce(f64::max).map(|best| own / best)
+    }
+}
+
+/// Claims, and the machines that they are about.
+pub struct Examination {
+    claims: Vec<Claim>,
+    machines: Vec<Machine>,
+    seeds: u32,
+}
+
+/// The runs that claims need. Claims share runs.
+pub struct Runs<'a> {
+    /// Each run once.
+    pub jobs: Vec<Job<'a>>,
+    /// For each claim, seed by seed and run by run, which of them it is.
+    needs: Vec<usize>,
+}
+
+impl Examination {
+    /// Of these claims, with so many seeds, from 1 on.
+    pub fn of(claims: Vec<Claim>, seeds: u32) -> Self {
+        Self { machines: claims.iter().map(machine).collect(), claims, seeds }
+    }
+
+    /// The runs to make.
+    pub fn runs(&self) -> Runs<'_> {
+        let (mut jobs, mut needs, mut known) = (Vec::new(), Vec::new(), HashMap::new());
+        for (claim, machine) in self.claims.iter().zip(&self.machines) {
+            for seed in 1..=u64::from(self.seeds) {
+                for run in claim.runs() {
+                    let workload = workload(claim, run);
+                    let key = (&claim.machine, &claim.machine_set, format!("{workload:?}"), &run.lock, seed);
+                    needs.push(*known.entry(key).or_insert_with(|| {
+                        jobs.push(Job { machine, workload, lock: &run.lock, seed });
+                        jobs.len() - 1
+                    }));
+                }
+            }
+        }
+        Runs { jobs, needs }
+    }
+
+    /// What became of the claims, as far as all runs with one seed at least have been made; `rows` has what became of each
+    /// job.
+    pub fn outcomes(&self, runs: &Runs<'_>, rows: &[Option<Done>]) -> Vec<Outcome<'_>> {
+        let mut rest = &runs.needs[..];
+        let mut outcomes = Vec::new();
+        for claim in &self.claims {
+            let (mut simulated, mut failures, mut complete) = (Vec::new(), Vec::new(), 0);
+            for _ in 0..self.seeds {
+                let (own, next) = rest.split_at(1 + claim.to.len());
+                rest = next;
+                let Some(own) = own.iter().map(|index| rows[*index].as_ref()).collect::<Option<Vec<&Done>>>() else {
+                    continue;
+                };
+                complete += 1;
+                simulated.extend(claim.number(&own));
+                failures.extend(own.iter().filter_map(|row| {
+                    Some(format!("{} with {} threads: {}", row.lock, row.threads, row.outcome.as_ref().err()?))
+                }));
+            }
+            let mean = (!simulated.is_empty()).then(|| simulated.iter().sum::<f64>() / simulated.len() as f64);
+            let agrees = mean.is_some_and(|mean| (claim.agree[0]..=claim.agree[1]).contains(&mean));
+            if complete > 0 {
+                outcomes.push(Outcome { claim, simulated, mean, agrees, failures });
+            }
+        }
+        outcomes
+    }
+
+    /// With how many seeds.
+    pub fn seeds(&self) -> u32 {
+        self.seeds
+    }
+}
+
+/// Everything.
+///
+/// # Errors
+/// A number that JSON has no form for.
+pub fn json(outcomes: &[Outcome<'_>], seeds: u32) -> serde_json::Result<Vec<u8>> {
+    let mut text = serde_json::to_vec_pretty(&serde_json::json!({ "schema": 1, "seeds": seeds, "claims": outcomes }))?;
+    text.push(b'\n');
+    Ok(text)
+}
+
+/// A line per claim.
+///
+/// # Errors
+/// None that memory gives.
+pub fn csv(outcomes: &[Outcome<'_>]) -> io::Result<Vec<u8>> {
+    let mut file = csv::Writer::from_writer(Vec::new());
+    file.write_record([
+        "claim",
+        "source",
+        "machine",
+        "basis",
+        "paper",
+        "simulated",
+        "least",
+        "most",
+        "ratio",
+        "agrees",
+    ])?;
+    for outcome in outcomes {
+        let claim = outcome.claim;
+        let show = |number: Option<f64>| number.map(|number| number.to_string()).unwrap_or_default();
+        let end = |pick: fn(f64, f64) -> f64| show(outcome.simulated.iter().copied().reduce(pick));
+        let paper = claim.value.to_string();
+        let (mean, ratio) = (show(outcome.mean), show(outcome.mean.map(|mean| mean / claim.value)));
+        let (least, most, agrees) = (end(f64::min), end(f64::max), outcome.agrees.to_string());
+        let names = [&claim.id, &claim.source, &claim.machine, claim.basis.name()];
+        file.write_record(
+            names.into_iter().chain([&paper, &mean, &least, &most, &ratio, &agrees].map(String::as_str)),
+        )?;
+    }
+    file.into_inner().map_err(|error| error.into_error())
+}
+
+fn digits(number: f64) -> String {
+    match number.abs() {
+        n if n >= 100.0 => format!("{number:.0}"),
+        n if n >= 10.0 => format!("{number:.1}"),
+        _ => format!("{number:.2}"),
+    }
+}
+
+/// The headings, and whether numbers stand below them.
+const COLUMNS: [(&str, bool); 8] = [
+    ("claim", false),
+    ("paper", true),
+    ("simulated", true),
+    ("ratio", true),
+    ("", false),
+    ("basis", false),
+    ("min..max", true),
+    ("what", false),
+];
+
+/// The claims next to what became of them, for people.
+pub fn page(outcomes: &[Outcome<'_>], seeds: u32) -> Page {
+    let judgement = |outcome: &Outcome<'_>| if outcome.agrees { Judgement::Same } else { Judgement::Worse };
+    let row = |outcome: &Outcome<'_>| Row { cells: cells(outcome).to_vec(), judgement: judgement(outcome) };
+    let columns = COLUMNS.map(|(heading, is_numeric)| (heading.to_owned(), is_numeric)).to_vec();
+    let table = Table { title: None, columns, rows: outcomes.iter().map(row).collect() };
+    Page {
+        title: "What papers claim, and what the simulated machines show".to_owned(),
+        tables: vec![table],
+        notes: notes(outcomes, seeds),
+        ..Page::default()
+    }
+}
+
+fn cells(outcome: &Outcome<'_>) -> [String; 8] {
+    let claim = outcome.claim;
+    let end = |pick: fn(f64, f64) -> f64| outcome.simulated.iter().copied().reduce(pick).map(digits);
+    let range = end(f64::min).zip(end(f64::max)).map(|(least, most)| format!("{least}..{most}"));
+    let paper = match claim.relation {
+        Relation::About => digits(claim.value),
+        Relation::AtLeast => format!(">= {}", digits(claim.value)),
+        Relation::AtMost => format!("<= {}", digits(claim.value)),
+    };
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    [
+        claim.id.clone(),
+        paper,
+        or_dash(outcome.mean.map(digits)),
+        or_dash(outcome.mean.map(|mean| format!("{:.2}", mean / claim.value))),
+        if outcome.agrees { "agrees" } else { "DISAGREES" }.to_owned(),
+        claim.basis.name().to_owned(),
+        or_dash(range),
+        format!("{} ({}; {})", claim.says, claim.source, claim.machine),
+    ]
+}
+
+/// What stands below the table, a paragraph each.
+fn notes(outcomes: &[Outcome<'_>], seeds: u32) -> Vec<String> {
+    let agree = outcomes.iter().filter(|outcome| outcome.agrees).count();
+    let predicted = outcomes.iter().filter(|outcome| outcome.claim.basis == Basis::Predicted);
+    let (right, all) = predicted.fold((0, 0), |(right, all), o| (right + usize::from(o.agrees), all + 1));
+    let mut notes = vec![
+        format!(
+            "{agree} of {} claims agree, {right} of the {all} predicted ones; mean of {seeds} seeds. ratio: simulated / paper.",
+            outcomes.len()
+        ),
+        "A claim agrees if the mean lies within the range that claims.toml states for it. amd-2990wx is held out of every \
+         fit."
+        .to_owned(),
+    ];
+    let failed = outcomes.iter().filter_map(|outcome| Some((outcome.claim, outcome.failures.first()?)));
+    notes.extend(failed.map(|(claim, failure)| format!("{}: {failure}", claim.id)));
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockswap_locks::registry::{self, Role};
+
+    #[test]
+    fn every_claim_can_be_run() {
+        let claims = claims();
+        assert!(claims.len() > 30);
+        for claim in &claims {
+            machine(claim);
+            for run in claim.runs() {
+                assert_eq!(workload(claim, run).threads(), run.threads);
+                assert!(registry::find(Role::Mutex, &run.lock).is_some(), "{}: {}", claim.id, run.lock);
+            }
+            assert!(claim.agree[0] < claim.agree[1], "{}", claim.id);
+        }
+        let mut ids: Vec<&str> = claims.iter().map(|claim| claim.id.as_str()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), claims.len(), "two claims of one name");
+    }
+
+    #[test]
+    fn the_held_out_machine_has_no_fitted_claim() {
+        assert!(claims().iter().all(|claim| claim.machine != "amd-2990wx" || claim.basis == Basis::Predicted));
+    }
+}

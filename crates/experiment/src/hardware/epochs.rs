@@ -1,0 +1,225 @@
+//! The micro-benchmarks of the LibASL paper (PPoPP 2022, section 4.1).
+
+pub mod page;
+
+use super::job::Work;
+use super::series::{Group, Point};
+use super::workloads;
+use lockswap_locks::info::Family;
+use lockswap_locks::registry::{self, Role};
+use lockswap_platform::Ns;
+use lockswap_study::summary::as_option;
+use lockswap_workloads::affinity;
+use lockswap_workloads::crew::Timing;
+use lockswap_workloads::epochs::Config;
+use lockswap_workloads::hardware::Seat;
+use lockswap_workloads::report::Report;
+use lockswap_workloads::workload::Workload;
+
+/// What to measure; empty lists and `None` stand for what suits the benchmark.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// The benchmark of the paper, 1 to 6.
+    pub bench: u8,
+    /// Latency targets.
+    pub slo: Vec<Ns>,
+    /// Fixed reorder windows, measured besides and without targets.
+    pub window: Vec<Ns>,
+    /// Numbers of threads.
+    pub threads: Vec<usize>,
+    /// How many locks the epochs take.
+    pub locks: Option<usize>,
+    /// Lines that each critical section of an epoch increments.
+    pub sections: Vec<usize>,
+    /// Steps computed inside for each line.
+    pub inside: Option<u64>,
+    /// Steps computed between two epochs.
+    pub between: Vec<u64>,
+    /// Shares of long epochs, percent, for benchmark 3.
+    pub long: Vec<u32>,
+    /// Whether some CPUs are said to be little.
+    pub has_little: bool,
+    /// The measured time of a run.
+    pub duration: Option<Ns>,
+}
+
+/// `given`, or `standard` if that is empty.
+fn or<T: Copy>(given: &[T], standard: &[T]) -> Vec<T> {
+    if given.is_empty() { standard } else { given }.to_vec()
+}
+
+/// The benchmarks' names, from 1.
+pub const NAMES: [&str; 6] =
+    ["epochs", "epochs-variable", "epochs-mixed", "epochs-scalability", "epochs-contention", "epochs-oversub"];
+
+impl Plan {
+    /// The baselines, and the locks that are measured where none are named.
+    pub fn locks(&self) -> (&'static [&'static str], &'static [&'static str]) {
+        match self.bench {
+            6 => (&["pthread", "mcs_stp"], &["asl-blocking"]),
+            _ => (&["mcs_spin"], &["asl"]),
+        }
+    }
+
+    fn threads(&self) -> Vec<usize> {
+        let cpus = affinity::allowed().len();
+        let standard = match self.bench {
+            4 => (1..=cpus).collect(),
+            6 => vec![2 * cpus],
+            _ => vec![cpus.max(2)],
+        };
+        or(&self.threads, &standard)
+    }
+
+    fn targets(&self) -> Vec<Ns> {
+        let standard: &[Ns] = match self.bench {
+            2 | 3 => &[100_000],
+            4 => &[0, 12_000],
+            5 => &[],
+            6 => &[500_000, 1_000_000, 5_000_000],
+            _ => &[20_000, 50_000, 100_000, 200_000],
+        };
+        or(&self.slo, standard)
+    }
+
+    /// How `lock` is measured in a setting.
+    fn held(&self, lock: &str, config: &Config) -> Vec<Held> {
+        let mut held = vec![Held::Free];
+        let is_set = config.slo.is_some() || config.window.is_some();
+        if is_reorderable(lock) && !is_set {
+            held.extend(self.targets().into_iter().map(Held::Slo));
+            held.extend(self.window.iter().copied().map(Held::Window));
+        }
+        held
+    }
+
+    /// Every setting but locks and targets.
+    pub fn configs(&self, seats: &[Seat]) -> Vec<Config> {
+        let crowded = seats.iter().filter(|seat| seat.pace == 1.0).count() >= 4;
+        let mut configs = Vec::new();
+        for threads in self.threads() {
+            let paper = match self.bench {
+                2 => Config::variable(threads),
+                3 => Config::mixed(threads, 0),
+                4 => Config::scalability(threads),
+                5 => Config::contention(threads, 0),
+                _ => Config::contended(threads),
+            };
+            let pauses = match self.bench {
+                5 => or(&self.between, &[0, 10, 100, 1000, 10_000]),
+                _ => or(&self.between, &[if crowded { paper.between } else { 0 }]),
+            };
+            let shares = match self.bench {
+                3 => or(&self.long, &[0, 20, 40, 60, 80, 100]),
+                _ => vec![paper.long],
+            };
+            let config = Config {
+                locks: self.locks.unwrap_or(if crowded { paper.locks } else { 1 }),
+                sections: or(&self.sections, &paper.sections),
+                inside: self.inside.unwrap_or(match (self.has_little, self.bench) {
+                    (false, _) => paper.inside,
+                    // Long epochs then take about as long as their target where all are long, as in the paper.
+                    (true, 3) => 2,
+                    (true, _) => 20,
+                }),
+                timing: self.duration.map_or(paper.timing, Timing::lasting),
+                slo: None,
+                ..paper
+            };
+            for between in pauses {
+                configs.extend(shares.iter().map(|&long| Config { between, long, ..config.clone() }));
+            }
+        }
+        configs
+    }
+
+    /// A group for each of these settings: the locks, and those with windows once for each target and window.
+    pub fn groups(&self, settings: &[Workload], locks: &[String]) -> Vec<Group<Report>> {
+        let told_apart = workloads::settings(settings, &[]);
+        let group = |(workload, setting): (&Workload, _)| {
+            let Workload::Epochs(config) = workload else { return Group { setting, ..Group::of([]) } };
+            let points = locks
+                .iter()
+                .flat_map(|lock| self.held(lock, config).into_iter().map(move |held| held.point(lock, config)));
+            Group { setting, ..Group::of(points) }
+        };
+        settings.iter().zip(told_apart).map(group).collect()
+    }
+}
+
+/// Variable that sets the reorder window of code outside epochs.
+const WINDOW: &str = "LOCKSWAP_ASL_MAX_WINDOW";
+
+/// What little CPUs are held to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Held {
+    /// What the setting says: the longest window if nothing is said, or a lock that knows no windows.
+    Free,
+    /// A target of so many ns.
+    Slo(Ns),
+    /// A window of so many ns.
+    Window(Ns),
+}
+
+impl Held {
+    fn of(self, config: &Config) -> Config {
+        match self {
+            Held::Free => config.clone(),
+            Held::Slo(slo) => Config { slo: Some(slo), ..config.clone() },
+            Held::Window(window) => Config { window: Some(window), ..config.clone() },
+        }
+    }
+
+    fn point(self, lock: &str, config: &Config) -> Point {
+        let config = self.of(config);
+        let window = config.window.map(|window| (WINDOW.into(), Some(format!("{window}ns").into())));
+        let variant = match self {
+            Held::Free => String::new(),
+            Held::Slo(slo) => format!("slo={}", as_option(slo)),
+            Held::Window(window) => format!("window={}", as_option(window)),
+        };
+        let work = Work::Workload(Workload::Epochs(config));
+        Point { variant, variables: window.into_iter().collect(), ..Point::new(lock, Role::Mutex, work) }
+    }
+}
+
+/// Whether a lock knows reorder windows.
+pub fn is_reorderable(lock: &str) -> bool {
+    // Parameters stand behind the name.
+    let id = lock.split(':').next().unwrap_or(lock);
+    registry::find(Role::Mutex, id).is_some_and(|entry| entry.info.family == Family::Asymmetric)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(bench: u8, has_little: bool) -> Plan {
+        Plan { bench, slo: vec![7], window: vec![9], threads: vec![3], has_little, ..Plan::default() }
+    }
+
+    #[test]
+    fn locks_with_windows_are_held_to_each_target_and_window() {
+        let (plan, config) = (plan(1, false), Config::contended(2));
+        assert_eq!(plan.held("asl", &config), [Held::Free, Held::Slo(7), Held::Window(9)]);
+        assert_eq!(plan.held("mcs_spin", &config), [Held::Free]);
+        let set = Held::Slo(8).of(&config);
+        assert_eq!(plan.held("asl", &set), [Held::Free], "--set slo=8ns says it already");
+    }
+
+    #[test]
+    fn few_big_cpus_have_one_lock_and_no_pause() {
+        let seats = |big: usize| -> Vec<Seat> {
+            (0..8).map(|cpu| Seat { cpu, pace: if cpu < big { 1.0 } else { 3.0 } }).collect()
+        };
+        let of = |bench, big| plan(bench, true).configs(&seats(big));
+        let paper = &of(1, 4)[0];
+        assert_eq!((paper.locks, paper.between, paper.inside, paper.threads), (2, 1600, 20, 3));
+        assert_eq!((of(1, 3)[0].locks, of(1, 3)[0].between), (1, 0));
+        assert_eq!(plan(1, false).configs(&seats(8))[0].inside, 0);
+        assert_eq!(of(3, 4).len(), 6);
+        assert_eq!(of(5, 4).iter().map(|config| config.between).collect::<Vec<_>>(), [0, 10, 100, 1000, 10_000]);
+        assert_eq!(of(5, 4)[0].sections, [2]);
+        assert_eq!((of(4, 4)[0].sections.as_slice(), of(4, 4)[0].between, of(4, 4)[0].locks), (&[64][..], 33, 1));
+    }
+}

@@ -1,0 +1,247 @@
+//! Tables of what single calls cost.
+
+use super::{mark, Mark, Near, Numbers, Part, STUDY};
+use crate::hardware::page::{how_to_read, show, RATIO};
+use crate::hardware::series::{Measured, Series};
+use lockswap_locks::registry::PTHREAD as PLAIN;
+use lockswap_study::page::{Page, Row, Table};
+use lockswap_study::stats::Quartiles;
+use lockswap_study::summary::Judgement;
+use lockswap_workloads::micro::{id, Measurement, Unit};
+use lockswap_workloads::price::{KEY_VALUE, UNCONTENDED};
+use std::fmt::Write as _;
+
+/// Columns per table: this fits 120 characters.
+const COLUMNS: usize = 4;
+
+/// What a verdict is in a cell that has no room for words.
+fn sign(judgement: Judgement) -> &'static str {
+    match judgement {
+        Judgement::Better => " +",
+        Judgement::Worse => " -",
+        Judgement::Same => " =",
+        Judgement::Unclear | Judgement::TooFew => " ?",
+        _ => "",
+    }
+}
+
+fn cell(own: &Measured<Numbers>, base: &Measured<Numbers>, part: Part, of: &Measurement, targets: bool) -> String {
+    let Some(numbers) = own.numbers(of.id) else { return "-".into() };
+    let mut text = show(numbers.median, of.unit);
+    match (of.unit, own.row(part, of.id)) {
+        (Unit::Nanoseconds, Some(row)) if row.ratio.is_some() => {
+            let _ = write!(text, "\n{}{}", row.ratio_in_words(), sign(row.judgement));
+        }
+        (Unit::Nanoseconds, _) => {
+            let _ = write!(text, "\n±{:.0} %", 100.0 * numbers.spread() / numbers.median);
+        }
+        (Unit::Share, _) => {
+            let _ = write!(text, "\n±{:.0} %", 100.0 * numbers.spread());
+        }
+        (Unit::Bytes, _) => {}
+    }
+    if let Some(mark) = mark(own, base, part, of).filter(|_| targets) {
+        let _ = write!(text, " {}", mark.symbol());
+    }
+    text
+}
+
+/// The tables of a part; with the `targets` of the project, where they are wanted.
+pub fn page(series: &Series<Numbers>, part: Part, targets: bool) -> Page {
+    match part {
+        Part::Direct => direct(series),
+        _ => calls(series, part, targets),
+    }
+}
+
+fn calls(series: &Series<Numbers>, part: Part, targets: bool) -> Page {
+    let name = part.name().map(|name| format!(" {name}")).unwrap_or_default();
+    let mut page = Page { title: format!("lockswap bench{name}"), ..Page::default() };
+    let shown = part.shown();
+    let Some((group, base)) = series.groups.first().and_then(|group| Some((group, group.measured.first()?))) else {
+        return page;
+    };
+    for columns in shown.chunks(COLUMNS) {
+        let headings = columns.iter().map(|measurement| (measurement.title.to_owned(), true));
+        let mut table = Table { columns: vec![("lock".to_owned(), false)], ..Table::default() };
+        table.columns.extend(headings);
+        for own in &group.measured {
+            let failed = if own.failure.is_some() { "\nfailed" } else { "" };
+            let mut cells = vec![format!("{}{failed}", own.point.name())];
+            cells.extend(columns.iter().map(|measurement| cell(own, base, part, measurement, targets)));
+            table.rows.push(Row { cells, judgement: Judgement::Baseline });
+        }
+        page.tables.push(table);
+    }
+    let compared = series.comparisons(part.measures().len());
+    page.notes.push(how_to_read(PLAIN, compared));
+    page.notes
+        .push("+ faster, - slower, = no difference seen or below 1 %, ? unclear: more runs would tell".to_owned());
+    let rows = || group.measured.iter().skip(1).flat_map(|measured| &measured.rows);
+    page.notes
+        .extend(rows().find(|row| row.judgement == Judgement::TooFew && row.p.is_some()).map(|r| r.verdict.clone()));
+    page.notes.extend(limits(series, base));
+    if targets {
+        page.notes.extend(marks(&group.measured, base, part, &shown));
+    }
+    page
+}
+
+fn marks(measured: &[Measured<Numbers>], base: &Measured<Numbers>, part: Part, shown: &[&Measurement]) -> [String; 2] {
+    let of = |own| shown.iter().filter_map(move |measurement| mark(own, base, part, measurement));
+    let marks: Vec<Mark> = measured.iter().flat_map(of).collect();
+    let count = |wanted| marks.iter().filter(|mark| **mark == wanted).count();
+    let counts = [Mark::Met, Mark::Close, Mark::OutOfReach, Mark::Missed].map(count);
+    let [met, close, out_of_reach, missed] = counts;
+    [
+        "ok: target met. ~: target within the interval. floor: two empty calls alone exceed the target. MISS: missed"
+            .to_owned(),
+        format!(
+            "Targets: {met} met, {close} within the interval, {out_of_reach} below the cost of the calls, {missed} missed"
+        ),
+    ]
+}
+
+/// Where the time of an uncontended pair goes, and what the noise of this run was.
+fn limits(series: &Series<Numbers>, base: &Measured<Numbers>) -> Option<String> {
+    let glibc = base.numbers(id::UNCONTENDED)?.median;
+    // Neither depends on the lock, so every process of the run counts.
+    let of_all = |id: &str| {
+        let rounds = series.measured().flat_map(|measured| &measured.rounds);
+        Quartiles::of(rounds.filter_map(|numbers| numbers.get(id).copied()).collect())
+    };
+    let (bare, calls) = (of_all(id::BARE)?, of_all(id::CALLS)?);
+    Some(format!(
+        "limits: an inlined compare-exchange and store take {:.2} ns ({:.2} times as fast as {PLAIN}), two empty calls into \
+         a library {:.2} ns ({:.2}); noise: the first, the same code for every lock, varied by ±{:.0} %",
+        bare.median,
+        glibc / bare.median,
+        calls.median,
+        glibc / calls.median,
+        100.0 * bare.spread() / bare.median,
+    ))
+}
+
+/// The table of `bench direct`.
+fn direct(series: &Series<Numbers>) -> Page {
+    let mut columns = vec![("lock".to_owned(), false)];
+    columns.extend(["kv direct", "interposed"].map(|heading| (heading.to_owned(), true)));
+    columns.extend([RATIO, "within 5 %"].map(|heading| (heading.to_owned(), false)));
+    columns.extend(["uncontended direct", "interposed"].map(|heading| (heading.to_owned(), true)));
+    columns.extend([(RATIO.to_owned(), false), ("difference".to_owned(), true)]);
+    columns.push(("verdict on kv".to_owned(), false));
+    let mut table = Table { columns, ..Table::default() };
+    let mut near: Vec<(Near, f64)> = Vec::new();
+    for group in &series.groups {
+        let [direct, interposed] = &group.measured[..] else { continue };
+        let of = |id: &str| interposed.row(Part::Direct, id);
+        let (Some(kv), Some(alone)) = (of(KEY_VALUE), of(UNCONTENDED)) else { continue };
+        let is_near = Near::of(kv);
+        near.extend(kv.ratio.map(|ratio| (is_near, (ratio - 1.0).abs())));
+        let time = |own: &Measured<Numbers>, id| own.numbers(id).map(|numbers| numbers.median);
+        let shown = |own, id| time(own, id).map_or("-".to_owned(), |time| show(time, Unit::Nanoseconds));
+        let difference = time(interposed, UNCONTENDED).zip(time(direct, UNCONTENDED));
+        let within = match is_near {
+            Near::Yes => "yes",
+            Near::No => "no",
+            Near::Unclear => "~",
+        };
+        let cells = vec![
+            direct.point.lock.clone(),
+            shown(direct, KEY_VALUE),
+            shown(interposed, KEY_VALUE),
+            kv.ratio_in_words(),
+            within.to_owned(),
+            shown(direct, UNCONTENDED),
+            shown(interposed, UNCONTENDED),
+            alone.ratio_in_words(),
+            difference.map_or("-".to_owned(), |(own, base)| format!("{:+.1} ns", own - base)),
+            kv.verdict.clone(),
+        ];
+        table.rows.push(Row { cells, judgement: kv.judgement });
+    }
+    let study = 100.0 * STUDY;
+    let compared = series.comparisons(Part::Direct.measures().len());
+    let mut notes = vec![
+        "kv: time from one operation of the contended key-value workload to the next; uncontended: lock and unlock by one \
+         thread"
+            .to_owned(),
+        how_to_read("the same lock called directly", compared),
+        format!("within {study:.0} %: the whole interval is; no: it lies outside; ~: unclear, more runs would tell"),
+    ];
+    if let Some(median) = Quartiles::of(near.iter().map(|(_, difference)| *difference).collect()) {
+        let within = near.iter().filter(|(near, _)| *near == Near::Yes).count();
+        notes.push(format!(
+            "kv: {within} of {} locks within {study:.0} %, {:.1} % apart in the median (LiTL, section 4.3: below {study:.0} % on \
+             average)",
+            near.len(),
+            100.0 * median.median
+        ));
+    }
+    Page { title: "lockswap bench direct".to_owned(), tables: vec![table], notes, ..Page::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockswap_workloads::price;
+
+    /// A series of these locks: six rounds of the same numbers each.
+    fn series(part: Part, locks: &[(&str, &[(&str, f64)])]) -> Series<Numbers> {
+        let names: Vec<String> = locks.iter().map(|(lock, _)| (*lock).to_owned()).collect();
+        let mut series = Series::new(part.groups(&names), 1, Vec::new());
+        let numbers =
+            |numbers: &[(&str, f64)]| numbers.iter().map(|(id, n)| ((*id).to_owned(), *n)).collect::<Numbers>();
+        for (measured, (_, of)) in series.groups[0].measured.iter_mut().zip(locks) {
+            measured.rounds = vec![numbers(of); 6];
+        }
+        series
+    }
+
+    #[test]
+    fn tables_show_ratios_with_signs_marks_and_failures() {
+        let limits = [(id::BARE, 2.0), (id::CALLS, 3.0)];
+        let of = |time| [limits[0], limits[1], (id::UNCONTENDED, time)];
+        let mut series = series(Part::Uncontended, &[(PLAIN, &of(10.0)), ("ttas", &of(4.0)), ("cna", &of(20.0))]);
+        let broken = &mut series.groups[0].measured[2];
+        (broken.rounds, broken.failure) = (broken.rounds[..2].to_vec(), Some("signal: 6".to_owned()));
+        series.judge(&Part::Uncontended.measures());
+        let shown = |targets| page(&series, Part::Uncontended, targets).markdown();
+        let (plain, targets) = (shown(false), shown(true));
+        // Two comparisons have numbers, one of which failed: of these, seven rounds could say something.
+        assert!(
+            plain.contains("4.00 ns<br>2.50 [2.50, 2.50] ?") && plain.contains("too few runs (at least 7)"),
+            "{plain}"
+        );
+        assert!(plain.contains("cna<br>failed") && plain.contains("20.0 ns<br>0.50"), "{plain}");
+        assert!(plain.contains("(5.00 times as fast as pthread)") && plain.contains("3.00 ns (3.33)"), "{plain}");
+        assert!(!plain.contains("arget") && !plain.contains("below 1 is"), "{plain}");
+        assert!(targets.contains("2.50 [2.50, 2.50] ? ok") && targets.contains("Targets: 1 met"), "{targets}");
+    }
+
+    #[test]
+    fn one_comparison_is_proven_by_six_rounds() {
+        let of = |time| [(id::UNCONTENDED, time)];
+        let mut series = series(Part::Uncontended, &[(PLAIN, &of(10.0)), ("ttas", &of(4.0))]);
+        series.judge(&Part::Uncontended.measures());
+        let shown = page(&series, Part::Uncontended, false).markdown();
+        assert!(shown.contains("4.00 ns<br>2.50 [2.50, 2.50] +") && !shown.contains("too few"), "{shown}");
+    }
+
+    #[test]
+    fn interposed_locks_stand_beside_direct_ones() {
+        let mut series = Series::new(Part::Direct.groups(&["ttas".to_owned(), "cna".to_owned()]), 1, Vec::new());
+        let numbers = |kv, alone| Numbers::from([(price::KEY_VALUE.into(), kv), (price::UNCONTENDED.into(), alone)]);
+        let rounds = [numbers(100.0, 5.0), numbers(104.0, 8.0), numbers(100.0, 5.0), numbers(80.0, 8.0)];
+        let measured = series.groups.iter_mut().flat_map(|group| &mut group.measured);
+        // As many rounds as four comparisons take.
+        measured.zip(rounds).for_each(|(measured, numbers)| measured.rounds = vec![numbers; 8]);
+        series.judge(&Part::Direct.measures());
+        let shown = page(&series, Part::Direct, false).markdown();
+        let line = |lock: &str| shown.lines().find(|line| line.contains(lock)).unwrap_or_default().to_owned();
+        assert!(line("| ttas").contains("| yes ") && line("| ttas").contains("+3.0 ns"), "{shown}");
+        assert!(line("| cna").contains("1.25 [1.25, 1.25]") && line("| cna").contains("| no "), "{shown}");
+        assert!(line("| cna").contains("1.2x faster") || line("| cna").contains("1.3x faster"), "{shown}");
+        assert!(shown.contains("1 of 2 locks within 5 %, 14.4 % apart in the median"), "{shown}");
+    }
+}
