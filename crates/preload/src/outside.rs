@@ -212,12 +212,13 @@ impl Arena {
 
     /// Gives back what the object that begins with `word` has, if anything.
     pub fn give_back<L>(&self, word: &Word<L>) {
-        let has_block = word.get().is_some();
-        let block = word.0.swap(null_mut(), Ordering::Relaxed);
-        if has_block {
-            // Where this thread is inside already the block stays in the table, and a sweep finds it.
-            self.with(|state| state.give_back(block.cast()));
+        if word.get().is_some() {
+            // The object refers to its block until the arena's lock is held: another thread's sweep would give back one
+            // that nobody refers to. Where this thread is inside already, the block stays in the table for a sweep.
+            self.with(|state| state.give_back(word.0.swap(null_mut(), Ordering::Relaxed).cast()));
         }
+        // Relaxed: nobody else uses the object.
+        word.0.store(null_mut(), Ordering::Relaxed);
     }
 
     /// Acquires the lock for a fork, unless the calling thread was interrupted inside the arena by the signal handler that
