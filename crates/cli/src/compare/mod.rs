@@ -17,6 +17,7 @@ use lockswap_study::plan::{Ending, Observer, Variant};
 use lockswap_study::runner::{find_in_path, Interrupt};
 use lockswap_study::service::Ready;
 use lockswap_study::summary;
+use lockswap_workloads::little::Little;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::duration;
@@ -25,7 +26,6 @@ use crate::only::OnlyArgs;
 use crate::outputs::{OutputArgs, Outputs, Wanted, ALL_FORMS};
 use crate::picture;
 use crate::terminal;
-use lockswap_workloads::little::Little;
 use plan::{Direction, Sweep};
 
 /// Runs a program on several locks in turn and says what the difference is worth.

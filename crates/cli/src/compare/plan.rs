@@ -11,11 +11,11 @@ use lockswap_study::model::Measure;
 use lockswap_study::plan::{Plan, Variant};
 use lockswap_study::runner::Program;
 use lockswap_study::stats;
+use lockswap_workloads::little;
 
 use super::CompareArgs;
 use crate::error::{UserError, USAGE};
 use crate::selection::{named, Selection, INTERPOSED, PLAIN, VARIABLES};
-use lockswap_workloads::little;
 
 /// Locks compared when none are named: each way of waiting and each family once.
 const DEFAULT_LOCKS: [&str; 7] = ["futex", "ttas", "ticket", "mcs_spin", "mcs_stp", "cna", "shfllock-b"];
