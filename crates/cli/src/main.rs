@@ -27,7 +27,6 @@ mod terminal;
 mod topo;
 mod torture;
 mod usage;
-mod watch;
 
 use std::process::ExitCode;
 
