@@ -1,19 +1,17 @@
 //! Subcommands that lockswap starts itself as child processes; they show in no help page.
 
-use std::process::{Command, ExitCode};
-use std::time::Duration;
+use std::process::ExitCode;
 
 use anyhow::Context;
 use lockswap_experiment::hardware::torture::Order;
-use lockswap_experiment::hardware::{child, job};
+use lockswap_experiment::hardware::{job, places};
 use lockswap_experiment::validate::hardware::Run;
-use lockswap_platform::{Native, Ns};
+use lockswap_platform::Native;
 use lockswap_workloads::crew::Timing;
 use lockswap_workloads::hardware::Hardware;
 use lockswap_workloads::kv;
 use lockswap_workloads::little::Little;
 use lockswap_workloads::pthread::{Kind, Mutex};
-use lockswap_workloads::report::Report;
 
 use crate::terminal::print;
 
@@ -46,7 +44,7 @@ pub struct JobArgs {
 
 /// Makes one measurement and prints one line of JSON.
 pub fn bench(args: &JobArgs) -> anyhow::Result<ExitCode> {
-    let line = job::perform(&args.job, crate::places::look_around()?)?;
+    let line = job::perform(&args.job, places::look_around()?)?;
     print(&format!("{line}\n"))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -54,20 +52,9 @@ pub fn bench(args: &JobArgs) -> anyhow::Result<ExitCode> {
 /// Makes one run of a workload on a lock that is called directly and prints one line of JSON.
 pub fn validate(args: &JobArgs) -> anyhow::Result<ExitCode> {
     let run: Run = serde_json::from_str(&args.job).context("no run")?;
-    let report = run.make(crate::places::look_around()?).map_err(anyhow::Error::msg)?;
+    let report = run.make(places::look_around()?).map_err(anyhow::Error::msg)?;
     print(&format!("{}\n", serde_json::to_string(&report)?))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Makes such a run in a process of its own, which takes about `time`; why it could not be made, in words.
-pub fn measured(run: &Run, time: Ns) -> Result<Report, String> {
-    let make = || {
-        let mut command = Command::new(std::env::current_exe().context("cannot find this program's own file")?);
-        command.arg(child::VALIDATE).arg(serde_json::to_string(run)?);
-        let text = child::answer(command, Duration::from_nanos(time))?;
-        serde_json::from_slice(&text).context("the measuring process printed something else than its numbers")
-    };
-    make().map_err(|error| format!("{error:#}"))
 }
 
 /// Status 0 when the preload library is mapped into this process.

@@ -16,7 +16,6 @@ mod old;
 mod only;
 mod outputs;
 mod picture;
-mod places;
 mod preload_path;
 mod run;
 mod selection;

@@ -199,7 +199,7 @@ fn bad_input_is_refused_in_one_line() {
         (&["kv", "--set", "keys"], "write KEY=VALUE"),
         (&["kv", "--set", "keys=64,x"], "keys"),
         (&["kv", "--export", "out.xml"], "end it in .json, .csv, .md, .html, .svg or .png"),
-        (&["direct", "--lock", "asl:fifo=ticket"], "name asl alone"),
+        (&["direct", "--lock", "asl:max-window=500us"], "name asl alone"),
         (&["kv", "--lock", "mcs_spni"], "did you mean 'mcs_spin'?"),
         (&["counter", "--inside", "99999999999"], "inside is 99999999999, not in 0 to"),
         (&["epochs", "--bench", "7"], "7"),
@@ -316,12 +316,12 @@ fn lists_of_values_are_settings_of_their_own() {
     assert_eq!((&exported["settings"][0], &exported["settings"][1]), (&"keys=64,4096".into(), &"updates=50".into()));
     let heading: Vec<&str> = shown.split_whitespace().take(4).collect();
     assert_eq!(heading, ["threads", "keys", "lock", "throughput"], "{shown}");
-    let (_, exported) = bench(&["ncs", "--lock", "ttas", "--duration", "20ms", "--ncs", "0,1us", "--set", "lines=1,2"]);
-    assert_eq!(self::results(&exported).len(), 2 * 2 * 2 * 3);
+    let (_, exported) = bench(&["ncs", "--lock", "ttas", "--duration", "250ms", "--ncs", "0", "--set", "lines=1,2"]);
+    assert_eq!(self::results(&exported).len(), 2 * 2 * 3);
 }
 
 #[test]
 fn a_lock_with_parameters_is_measured() {
-    let (_, exported) = bench(&["kv", "--lock", "asl:fifo=ticket", "--duration", "20ms"]);
-    assert_eq!(locks(results(&exported))[2], "asl:fifo=ticket");
+    let (_, exported) = bench(&["kv", "--lock", "asl:max-window=500us", "--duration", "20ms"]);
+    assert_eq!(locks(results(&exported))[2], "asl:max-window=500us");
 }

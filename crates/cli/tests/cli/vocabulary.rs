@@ -57,7 +57,7 @@ fn a_wrong_time_is_quoted_with_what_would_be_right() {
 fn old_names_work_and_the_new_ones_are_told() {
     let place = Place::new();
     let sim = &["sim", "--threads", "2", "--duration", "100us"][..];
-    let bench = &["bench", "--lock", "ttas", "--export-json", "bench.json"][..];
+    let bench = &["bench", "--lock", "ttas", "--export", "bench.json"][..];
     let torture = &["torture", "--lock", "futex", "--threads", "2"][..];
     let run = &["run"][..];
     for (command, old, new, told) in [

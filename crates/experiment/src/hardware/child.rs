@@ -1,5 +1,6 @@
 //! Measuring processes: children of the program that measures, so that each can run on another lock.
 
+use serde::de::DeserializeOwned;
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
@@ -50,10 +51,7 @@ pub fn command(program: &Path, name: &str, environment: &Environment) -> Command
 }
 
 /// Runs a measuring process that takes about `time`; what it printed.
-///
-/// # Errors
-/// It cannot be started, fails, or takes much longer and is stopped.
-pub fn answer(mut command: Command, time: Duration) -> io::Result<Vec<u8>> {
+fn answer(mut command: Command, time: Duration) -> io::Result<Vec<u8>> {
     command.env("RUST_BACKTRACE", "0"); // the message alone is reported
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let failed = |what: &str, error: io::Error| io::Error::new(error.kind(), format!("{what}: {error}"));
@@ -80,4 +78,14 @@ pub fn answer(mut command: Command, time: Duration) -> io::Result<Vec<u8>> {
         return Err(io::Error::other(format!("{}: {last}", output.status)));
     }
     Ok(output.stdout)
+}
+
+/// Runs a measuring process that takes about `time`; the numbers that it printed, as JSON.
+///
+/// # Errors
+/// It cannot be started, fails, takes much longer and is stopped, or prints something else.
+pub fn numbers<T: DeserializeOwned>(command: Command, time: Duration) -> io::Result<T> {
+    let text = answer(command, time)?;
+    let strange = |_| io::Error::other("the measuring process printed something else than its numbers");
+    serde_json::from_slice(&text).map_err(strange)
 }

@@ -66,9 +66,7 @@ impl Job {
         let mut command = child::command(program, child::MEASURE, environment);
         command.arg(serde_json::to_string(self)?);
         let timing = self.work.timing();
-        let text = child::answer(command, Duration::from_nanos(timing.warm_up + timing.duration))?;
-        let strange = |_| io::Error::other("the measuring process printed something else than its numbers");
-        serde_json::from_slice(&text).map_err(strange)
+        child::numbers(command, Duration::from_nanos(timing.warm_up + timing.duration))
     }
 }
 

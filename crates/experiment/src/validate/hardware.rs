@@ -1,7 +1,8 @@
 //! One run on hardware: a workload on a lock of the catalogue that is called directly.
 
+use crate::hardware::child;
 use lockswap_locks::{for_each_lock, RawLock, RawRwLock};
-use lockswap_platform::Native;
+use lockswap_platform::{Native, Ns};
 use lockswap_workloads::crew::Place;
 use lockswap_workloads::direct::{Direct, DirectRw};
 use lockswap_workloads::hardware::{Hardware, Seat};
@@ -9,6 +10,9 @@ use lockswap_workloads::report::Report;
 use lockswap_workloads::workload::Workload;
 use lockswap_workloads::{counter, kv, ncs, readers};
 use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::Path;
+use std::time::Duration;
 
 /// A run to make.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -34,6 +38,16 @@ impl Run {
         let seats = self.cpus.iter().map(|&cpu| Seat { cpu, pace: 1.0 }).collect();
         let crew = Hardware { seats, places, ..Hardware::default() };
         on_lock(self, &crew).ok_or_else(|| format!("no lock '{}'", self.lock))?
+    }
+
+    /// Makes it in a child of `program`, which takes about `time`.
+    ///
+    /// # Errors
+    /// The child cannot be started, fails, hangs, or prints something else than its numbers.
+    pub fn measured(&self, program: &Path, time: Ns) -> io::Result<Report> {
+        let mut command = child::command(program, child::VALIDATE, &Vec::new());
+        command.arg(serde_json::to_string(self)?);
+        child::numbers(command, Duration::from_nanos(time))
     }
 }
 

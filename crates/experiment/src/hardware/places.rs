@@ -5,16 +5,17 @@ use lockswap_machine::topology::Group;
 use lockswap_platform::set_place;
 use lockswap_workloads::crew::Place;
 
-use lockswap_machine as machine;
-
 /// Tells this process what the preload library finds out by itself, which CPUs are near each other and which are little;
 /// where the CPUs lie, by number: nothing where the machine does not tell.
-pub fn look_around() -> anyhow::Result<Vec<Place>> {
-    let settings = machine::settings()?;
-    let Ok(folder) = lockswap_machine::open(&machine::root()) else { return Ok(Vec::new()) };
+///
+/// # Errors
+/// The environment declares something about the machine that cannot be read.
+pub fn look_around() -> Result<Vec<Place>, lockswap_machine::Error> {
+    let settings = lockswap_machine::settings()?;
+    let Ok(folder) = lockswap_machine::open(&lockswap_machine::root()) else { return Ok(Vec::new()) };
     let mut topology = lockswap_machine::read(&folder, Some(&settings.allowed));
     settings.apply(&mut topology);
-    let (level, _) = machine::judge(&folder, &mut topology, &settings);
+    let (level, _) = lockswap_machine::judge(&folder, &mut topology, &settings);
     find(&topology, level, set_place);
     let Some(last) = topology.present().iter().last() else { return Ok(Vec::new()) };
     let of = |cpu: usize| {
