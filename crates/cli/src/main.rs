@@ -26,7 +26,6 @@ mod terminal;
 mod topo;
 mod torture;
 mod usage;
-mod watch;
 
 use std::process::ExitCode;
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, ExitCode, ExitStatus};
 use std::time::Duration;
 
+use lockswap_carry::Watch;
 use lockswap_study::counting::Counting;
 use lockswap_study::export::OutputFile;
 use lockswap_study::run_summary::Stats;
@@ -22,7 +23,6 @@ use crate::asl::{slo, slo_variable, AslArgs, Slo};
 use crate::error::{UserError, USAGE};
 use crate::only::OnlyArgs;
 use crate::selection::Selection;
-use crate::watch::Watch;
 
 /// Runs a program on the locks of your choice.
 #[derive(clap::Args)]

@@ -42,10 +42,10 @@ pub enum Error {
     },
     /// `LOCKSWAP_BIG` names none of the CPUs that are online.
     NoBig {
-        /// What it names.
-        big: CpuSet,
+        /// The CPUs that it names, as Linux writes them.
+        big: String,
         /// The CPUs that are online.
-        online: CpuSet,
+        online: String,
     },
 }
 
@@ -132,7 +132,7 @@ impl Machine {
         }
         let online = topology.online();
         if let Some(big) = settings.big.filter(|big| is_here && big.and(online).is_empty()) {
-            return Err(Error::NoBig { big, online: *online });
+            return Err(Error::NoBig { big: big.to_string(), online: online.to_string() });
         }
         settings.apply(&mut topology);
         let (level, reason) = match is_here {
