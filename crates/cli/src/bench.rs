@@ -11,7 +11,6 @@ mod workloads;
 
 use crate::duration;
 use crate::error::{UserError, USAGE};
-use crate::little::Little;
 use crate::outputs::OutputArgs;
 use crate::selection::{self, Selection, INTERPOSED, PLAIN};
 use crate::setting::pair;
@@ -21,6 +20,7 @@ use lockswap_locks::registry::{self, Role};
 use lockswap_platform::Ns;
 use lockswap_workloads::crew::Timing;
 use lockswap_workloads::hardware::Seat;
+use lockswap_workloads::little::Little;
 use lockswap_workloads::sweep::sweep;
 use lockswap_workloads::{affinity, workload::Workload};
 use std::process::ExitCode;
@@ -170,7 +170,7 @@ impl Options {
     /// Where threads are pinned; `always`: also where nobody asked for it.
     fn seats(&self, always: bool) -> Result<Vec<Seat>, UserError> {
         match &self.little {
-            Some(little) => little.seats(),
+            Some(little) => Ok(little.seats()?),
             None if self.pin || always => {
                 Ok(affinity::allowed().into_iter().map(|cpu| Seat { cpu, pace: 1.0 }).collect())
             }

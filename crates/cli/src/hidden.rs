@@ -10,9 +10,9 @@ use lockswap_platform::Native;
 use lockswap_workloads::crew::Timing;
 use lockswap_workloads::hardware::Hardware;
 use lockswap_workloads::kv;
+use lockswap_workloads::little::Little;
 use lockswap_workloads::pthread::{Kind, Mutex};
 
-use crate::little::Little;
 use crate::terminal::print;
 
 /// Arguments of the built-in workload.

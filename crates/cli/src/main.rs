@@ -12,7 +12,6 @@ mod hidden;
 mod install_docs;
 mod library;
 mod list;
-mod little;
 mod old;
 mod only;
 mod outputs;

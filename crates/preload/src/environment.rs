@@ -124,12 +124,9 @@ impl Environment {
         match parameters::read(role, text) {
             Ok(named) => named,
             Err(Wrong::NoLock(id)) => {
-                let meant = nearest(id, registry::ids(role));
-                die(format_args!(
-                    "{name}={shown} names no {} lock; {meant}{}'lockswap list' shows all",
-                    role.name(),
-                    if meant.is_empty() { "" } else { " " }
-                ))
+                let (role, meant) = (role.name(), nearest(id, registry::ids(role)));
+                let blank = if meant.is_empty() { "" } else { " " };
+                die(format_args!("{name}={shown} names no {role} lock; {meant}{blank}'lockswap list' shows all"))
             }
             Err(wrong) => die(format_args!("{name}={shown}: {wrong}")),
         }

@@ -68,7 +68,12 @@ impl<L> Word<L> {
     #[inline(always)]
     pub fn get(&self) -> Option<&L> {
         // ORDER(block): Acquire pairs with the Release in `Arena::provide`; the block's header, and its lock.
-        let block = self.0.load(Ordering::Acquire);
+        self.own(self.0.load(Ordering::Acquire))
+    }
+
+    /// The lock in this block, which the word referred to, if that is the object's own.
+    #[inline(always)]
+    fn own(&self, block: *mut Block<L>) -> Option<&L> {
         // SAFETY: neither null nor `IN_PLACE`, so the address of a block.
         // Relaxed: a block that is this object's stays so while the object is in use.
         unsafe {
@@ -177,35 +182,40 @@ impl Arena {
     pub fn provide<'a, L>(&self, word: &'a Word<L>, is_idle: fn(&L) -> bool, clean: impl Fn()) -> Option<&'a L> {
         const { assert!(size_of::<Block<L>>() == block_bytes(size_of::<L>())) };
         loop {
-            if let Some(lock) = word.get() {
+            // ORDER(block): as in `Word::get`. All that follows rests on this one look: another thread may provide a lock,
+            // and acquire it, at any time.
+            let old = word.0.load(Ordering::Acquire);
+            if let Some(lock) = word.own(old) {
                 return Some(lock);
             }
-            // Relaxed: compared only.
-            let old = word.0.load(Ordering::Relaxed);
             if old.addr() == IN_PLACE {
                 return None;
             }
-            if !old.is_null() {
-                clean();
-            }
             let publish = |new: *mut Block<L>| {
+                if !old.is_null() {
+                    clean();
+                }
                 // ORDER(block): Release pairs with the Acquire in `Word::get`. Relaxed: a failed exchange is looked at again.
                 word.0.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed).is_ok()
             };
-            let has_block = self.with(|state| {
-                // Another thread may have been here.
-                if word.get().is_some() {
-                    return true;
+            let in_place = core::ptr::without_provenance_mut(IN_PLACE);
+            let entered = self.with(|state| {
+                // Another thread may have been here. Relaxed: compared only.
+                if word.0.load(Ordering::Relaxed) != old {
+                    return;
                 }
-                let reuse = reuse::<L>(is_idle);
-                let Some(block) = state.block_for(word.object(), size_of::<Block<L>>(), &reuse) else { return false };
-                if !publish(block.cast()) {
-                    state.give_back(block);
+                match state.block_for(word.object(), size_of::<Block<L>>(), &reuse::<L>(is_idle)) {
+                    Some(block) if publish(block.cast()) => {}
+                    Some(block) => state.give_back(block),
+                    None => {
+                        publish(in_place);
+                    }
                 }
-                true
             });
-            if has_block != Some(true) {
-                publish(core::ptr::without_provenance_mut(IN_PLACE));
+            if entered.is_none() {
+                // A handler that interrupted its thread inside. Only a copy that another thread uses for the first time in
+                // this very moment could be disturbed.
+                publish(in_place);
             }
         }
     }

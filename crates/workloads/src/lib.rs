@@ -20,6 +20,7 @@ pub mod hardware;
 pub mod invalid;
 pub mod kv;
 mod lines;
+pub mod little;
 pub mod micro;
 pub mod ncs;
 pub mod price;

@@ -1,7 +1,6 @@
 //! A series of measurements, from the first round to the files and the table.
 
 use super::{environment, Common};
-use crate::little;
 use crate::outputs::{Outputs, Wanted, ALL_FORMS};
 use crate::{picture, terminal};
 use lockswap_experiment::hardware::series::{Measure, Series};
@@ -13,6 +12,7 @@ use lockswap_study::page::Page;
 use lockswap_study::runner::Interrupt;
 use lockswap_study::stats;
 use lockswap_study::summary::Row;
+use lockswap_workloads::little;
 use lockswap_workloads::workload::Workload;
 use serde::de::DeserializeOwned;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};

@@ -17,11 +17,11 @@ use lockswap_study::plan::{Ending, Observer, Variant};
 use lockswap_study::runner::{find_in_path, Interrupt};
 use lockswap_study::service::Ready;
 use lockswap_study::summary;
+use lockswap_workloads::little::Little;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::duration;
 use crate::error::UserError;
-use crate::little::Little;
 use crate::only::OnlyArgs;
 use crate::outputs::{OutputArgs, Outputs, Wanted, ALL_FORMS};
 use crate::picture;

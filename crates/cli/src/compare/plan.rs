@@ -11,10 +11,10 @@ use lockswap_study::model::Measure;
 use lockswap_study::plan::{Plan, Variant};
 use lockswap_study::runner::Program;
 use lockswap_study::stats;
+use lockswap_workloads::little;
 
 use super::CompareArgs;
 use crate::error::{UserError, USAGE};
-use crate::little;
 use crate::selection::{named, Selection, INTERPOSED, PLAIN, VARIABLES};
 
 /// Locks compared when none are named: each way of waiting and each family once.

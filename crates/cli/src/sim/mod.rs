@@ -3,7 +3,6 @@
 mod host;
 mod probe;
 mod reproduce;
-mod text;
 mod validate;
 
 use std::io::{self, IsTerminal, Write};
@@ -218,6 +217,7 @@ fn shown(page: &Page) -> String {
     let paragraphs = |lines: &[String]| lines.iter().map(|line| paragraph(line)).collect::<String>();
     let mut text = paragraph(&page.title) + &paragraphs(&page.conclusion) + "\n";
     for table in &page.tables {
+        text += &table.title.as_deref().map_or(String::new(), paragraph);
         let headings: Vec<&str> = table.columns.iter().map(|(heading, _)| heading.as_str()).collect();
         let numbers: Vec<usize> = (0..headings.len()).filter(|column| table.columns[*column].1).collect();
         let mut lines = terminal::table(&headings, &numbers);

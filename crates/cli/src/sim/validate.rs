@@ -4,24 +4,27 @@ use std::io;
 use std::process::ExitCode;
 
 use indicatif::ProgressBar;
+use lockswap_experiment::host::today;
 use lockswap_experiment::simulated::plan::role;
 use lockswap_experiment::validate::hardware::Run;
 use lockswap_experiment::validate::plan::{callable, workload, Plan, Wanted as Comparison};
 use lockswap_experiment::validate::rounds::{self, Measured};
-use lockswap_experiment::validate::{output, simulate, Findings, Watch};
+use lockswap_experiment::validate::{output, report, simulate, Findings, Watch};
 use lockswap_experiment::Progress;
 use lockswap_locks::parameters;
 use lockswap_platform::Ns;
 use lockswap_study::export::Format;
 use lockswap_study::machine::Machine as About;
+use lockswap_study::page::Page;
 use lockswap_study::runner::Interrupt;
 use lockswap_workloads::workload::Workload;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::{bar, give_up, host, print_data, say, starting, text, DURATIONS};
+use super::{bar, give_up, host, print_data, say, shown, starting, DURATIONS};
 use crate::duration::within;
 use crate::error::UserError;
 use crate::outputs::{OutputArgs, Outputs, Wanted};
+use crate::picture::footer;
 use crate::selection::no_such_lock;
 use crate::setting::pair;
 use crate::terminal;
@@ -129,7 +132,7 @@ impl Progress for Shown {
 }
 
 pub fn run(args: &ValidateArgs, output: &OutputArgs) -> anyhow::Result<ExitCode> {
-    let mut files = Outputs::prepare(output, &["json", "csv", "md"])?;
+    let mut files = Outputs::prepare(output, &["json", "csv", "md", "html"])?;
     // What is wrong with the arguments shows before anything is measured.
     let host = host::here()?;
     let mut plan = plan(args, &host)?;
@@ -175,7 +178,7 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> anyhow::Result<ExitCode>
     let findings = simulate(plan, about, &measured, &watch)?;
     bar.finish_and_clear();
     match output.format.data() {
-        None => terminal::print(&text::text(&findings))?,
+        None => terminal::print(&shown(&report::page(&findings)))?,
         Some(format) => print_data(&render(format, &findings)?)?,
     }
     files.write(true, |wanted| match wanted {
@@ -189,9 +192,24 @@ fn render(format: Format, findings: &Findings) -> io::Result<Vec<u8>> {
     match format {
         Format::Json => Ok(output::json(findings)?),
         Format::Csv => output::csv(findings),
-        Format::Markdown => Ok(text::markdown(findings).into_bytes()),
-        Format::Html => Err(io::ErrorKind::Unsupported.into()),
+        Format::Markdown => {
+            let file = findings
+                .plan
+                .probed
+                .iter()
+                .map(|file| format!("\nThe machine as it was probed:\n```toml\n{file}```\n"));
+            Ok((page(findings).markdown() + &file.collect::<String>()).into_bytes())
+        }
+        Format::Html => Ok(page(findings).html().into_bytes()),
     }
+}
+
+/// What was found, and how to find it again.
+fn page(findings: &Findings) -> Page {
+    let command = footer(&[today(), format!("load average before {:.1}", findings.about.load_average)]);
+    let mut page = report::page(findings);
+    page.notes.push(format!("{command}. Another machine or day gives other numbers."));
+    page
 }
 
 /// The table of what was measured, for those who do not wait for what is simulated.

@@ -176,7 +176,7 @@ fn results_go_where_they_are_wanted() {
         (&["--export", "a.csv", "--export", "./a.csv"], "two exports go to ./a.csv"),
         (&["--export", "-"], "--format json"),
         (&["reproduce", "--export", "a.svg"], "end it in .json, .csv, .md or .html"),
-        (&["validate", "--export", "a.html"], "end it in .json, .csv or .md"),
+        (&["validate", "--export", "a.svg"], "end it in .json, .csv, .md or .html"),
         (&["probe", "--format", "json"], "--out FILE.toml"),
     ] {
         let run = place.output(&[&["sim"], arguments].concat());
@@ -449,5 +449,5 @@ fn hardware_and_simulation_stand_side_by_side() {
         assert!(locks.iter().all(|lock| lock["measured_rounds"].as_array().is_some_and(|rounds| !rounds.is_empty())));
     }
     assert_eq!(fs::read_to_string(place.path("v.csv")).unwrap().lines().count(), 1 + 8);
-    assert!(fs::read_to_string(place.path("v.md")).unwrap().contains("sim validate --workloads counter"));
+    assert!(fs::read_to_string(place.path("v.md")).unwrap().contains(": lockswap sim validate --workloads "));
 }

@@ -35,6 +35,7 @@ const NODE_CHANGES: f64 = 20.0;
 
 /// The file of a picture.
 pub fn draw(shown: Shown, plan: &Plan, points: &[Point<'_>], look: Look, footer: &Footer<'_>) -> Vec<u8> {
+    let paper = Paper { look, footer };
     match shown {
         Shown::Throughput => {
             let all = Number { what: "Throughput", of: |report| report.throughput / 1e6, lower_is_better: false };
@@ -42,14 +43,14 @@ pub fn draw(shown: Shown, plan: &Plan, points: &[Point<'_>], look: Look, footer:
             let is_log = points.iter().all(|point| point.summary.throughput > 0.0);
             let axis = if is_log { Axis::log } else { |title| Axis::linear(title).from_zero() };
             let axis = axis("million operations per second");
-            numbers(plan, points, &all, axis, footer, Vec::new()).render(look)
+            numbers(plan, points, &all, axis, &paper, Vec::new())
         }
         Shown::Fairness => {
             let all = Number { what: "Fairness", of: |report| report.fairness_factor, lower_is_better: true };
             let axis = Axis::linear("share of the busier half of the threads").range(0.48, 1.02);
             let axis = axis.ticks((5..=10).map(|tenths| f64::from(tenths) / 10.0));
             let fair = Zone::horizontal(0.48, FAIR, "fair");
-            numbers(plan, points, &all, axis, footer, vec![fair]).render(look)
+            numbers(plan, points, &all, axis, &paper, vec![fair])
         }
         Shown::Latency => latency(plan, points, footer).render(look),
     }
@@ -58,19 +59,10 @@ pub fn draw(shown: Shown, plan: &Plan, points: &[Point<'_>], look: Look, footer:
 /// The line below a picture, made of facts.
 pub type Footer<'a> = dyn Fn(&[String]) -> String + 'a;
 
-/// A picture as it may come out.
-enum Picture {
-    Chart(Chart),
-    Bars(Rows),
-}
-
-impl Picture {
-    fn render(&self, look: Look) -> Vec<u8> {
-        match self {
-            Picture::Chart(chart) => chart.render(look),
-            Picture::Bars(rows) => rows.render(look),
-        }
-    }
+/// How a picture looks, and the line below it.
+struct Paper<'a> {
+    look: Look,
+    footer: &'a Footer<'a>,
 }
 
 /// A number that runs give.
@@ -175,12 +167,12 @@ fn numbers(
     points: &[Point<'_>],
     number: &Number,
     axis: Axis,
-    footer: &Footer<'_>,
+    paper: &Paper<'_>,
     zones: Vec<Zone>,
-) -> Picture {
+) -> Vec<u8> {
     let swept = match (&plan.threads[..], &plan.swept[..]) {
         ([_], [key]) if points.iter().all(|point| point.setting.workload.number(key).is_some()) => Some(key.as_str()),
-        ([_], _) => return Picture::Bars(bars(plan, points, number, &axis.title, footer)),
+        ([_], _) => return bars(plan, points, number, &axis.title, paper),
         _ => None,
     };
     let x = |point: &Point<'_>| match swept {
@@ -197,7 +189,7 @@ fn numbers(
     ticks.dedup();
     let mut chart = Chart::new(title(plan, number.what, threads), across.ticks(ticks), axis);
     chart.zones = zones;
-    chart.footer = origin(plan, ", bands from the least to the most", notes(number, points), footer);
+    chart.footer = origin(plan, ", bands from the least to the most", notes(number, points), paper.footer);
     Colours::of(plan, points).add_lines(&mut chart, plan, swept.is_some(), |lock, name| {
         let own = || {
             let is_own =
@@ -207,7 +199,7 @@ fn numbers(
         let band = own().filter_map(|point| spread(point, number).map(|(low, high)| (x(point), low, high)));
         Series::new("", own().map(|point| (x(point), (number.of)(&point.summary)))).with_band(band)
     });
-    Picture::Chart(chart)
+    chart.render(paper.look)
 }
 
 /// The least and the greatest number of all seeds, if there are several.
@@ -218,7 +210,7 @@ fn spread(point: &Point<'_>, number: &Number) -> Option<(f64, f64)> {
 }
 
 /// A number with one number of threads.
-fn bars(plan: &Plan, points: &[Point<'_>], number: &Number, axis: &str, footer: &Footer<'_>) -> Rows {
+fn bars(plan: &Plan, points: &[Point<'_>], number: &Number, axis: &str, paper: &Paper<'_>) -> Vec<u8> {
     let colours = Colours::of(plan, points);
     let row = |point: &Point<'_>| {
         let Point { setting, summary, .. } = point;
@@ -235,8 +227,8 @@ fn bars(plan: &Plan, points: &[Point<'_>], number: &Number, axis: &str, footer: 
     let threads = plan.threads.first().copied();
     let mut rows = Rows::bars(title(plan, number.what, threads), axis, points.iter().map(row).collect());
     rows.lower_is_better = number.lower_is_better;
-    rows.footer = origin(plan, ", lines from the least to the most", notes(number, points), footer);
-    rows
+    rows.footer = origin(plan, ", lines from the least to the most", notes(number, points), paper.footer);
+    rows.render(paper.look)
 }
 
 fn notes(number: &Number, points: &[Point<'_>]) -> Vec<String> {

@@ -1,12 +1,14 @@
 //! The same workloads on the same locks, on hardware and simulated, side by side.
 //!
 //! - [`plan`] is what is to be compared, [`hardware`] one run on hardware, and [`rounds`] all of them.
-//! - [`judge`] compares, [`simulate`] makes the simulated runs and has everything judged, [`output`] writes it down.
+//! - [`judge`] compares, [`simulate`] makes the simulated runs and has everything judged, [`report`] and
+//!   [`output`] write it down.
 
 pub mod hardware;
 pub mod judge;
 pub mod output;
 pub mod plan;
+pub mod report;
 pub mod rounds;
 
 use std::convert::Infallible;

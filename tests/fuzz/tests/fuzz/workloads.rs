@@ -1,6 +1,7 @@
-//! Parameters of workloads.
+//! Parameters of workloads, and CPUs that play slower ones.
 
 use lockswap_fuzz::{reading, text, MIB};
+use lockswap_workloads::little::{environment, Little, MOST};
 use lockswap_workloads::workload::Workload;
 
 fn setting(input: &[u8]) {
@@ -25,4 +26,16 @@ fn setting(input: &[u8]) {
     }
 }
 
+fn little(input: &[u8]) {
+    let text = text(input);
+    let Ok(little) = reading(input, MIB, || text.parse::<Little>()) else { return };
+    assert!(little.factor() > 1.0 && little.factor() <= MOST);
+    assert_eq!(little.to_string().parse(), Ok(little.clone()));
+    match little.seats_among(&[0, 1, 2, 3, 4, 5, 8]) {
+        Ok(seats) => assert!(seats.len() == 7 && !environment(&seats).is_empty()),
+        Err(error) => assert!(error.to_string().starts_with("--little ") && !error.remedy.is_empty()),
+    }
+}
+
 lockswap_fuzz::tests!(setting, 12, super::setting);
+lockswap_fuzz::tests!(little, 16, super::little);

@@ -1,19 +1,18 @@
-//! `--little CPUS:FACTOR`: CPUs that play slower ones, on a machine whose CPUs are alike.
+//! CPUs that play slower ones, on a machine whose CPUs are alike: `CPUS:FACTOR`.
 
 use std::ffi::OsString;
 use std::str::FromStr;
 
+use crate::affinity;
+use crate::hardware::Seat;
+use crate::invalid::Invalid;
 use lockswap_platform::CpuList;
-use lockswap_workloads::affinity;
-use lockswap_workloads::hardware::Seat;
-
-use crate::error::{UserError, USAGE};
 
 /// Variable that tells the preload library which CPUs are big.
 pub const BIG: &str = "LOCKSWAP_BIG";
 
 /// The most that a CPU may be slower.
-const MOST: f64 = 1000.0;
+pub const MOST: f64 = 1000.0;
 
 /// The slower CPUs: the code of a workload does `factor` times the work there.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,20 +44,26 @@ impl std::fmt::Display for Little {
 }
 
 impl Little {
+    /// How many times slower the slower CPUs are.
+    pub fn factor(&self) -> f64 {
+        self.factor
+    }
+
     /// A seat on each of the CPUs that this process may use, the big ones first.
-    pub fn seats(&self) -> Result<Vec<Seat>, UserError> {
+    pub fn seats(&self) -> Result<Vec<Seat>, Invalid> {
         self.seats_among(&affinity::allowed())
     }
 
-    fn seats_among(&self, allowed: &[usize]) -> Result<Vec<Seat>, UserError> {
+    /// The same among the CPUs `allowed`.
+    pub fn seats_among(&self, allowed: &[usize]) -> Result<Vec<Seat>, Invalid> {
         if let Some(absent) = self.cpus.iter().find(|cpu| !allowed.contains(cpu)) {
             let what = format!("--little {self}: there is no CPU {absent} that this process may use");
-            return Err(UserError::new(what, format!("name some of the CPUs {}", list(allowed))).with_status(USAGE));
+            return Err(Invalid::new(what, format!("name some of the CPUs {}", list(allowed))));
         }
         let (little, big): (Vec<usize>, Vec<usize>) = allowed.iter().partition(|cpu| self.cpus.contains(cpu));
         if big.is_empty() {
             let what = format!("--little {self}: all CPUs that this process may use would be little");
-            return Err(UserError::new(what, "leave one that is not in the list").with_status(USAGE));
+            return Err(Invalid::new(what, "leave one that is not in the list"));
         }
         let seats = |cpus: Vec<usize>, pace| cpus.into_iter().map(move |cpu| Seat { cpu, pace });
         Ok(seats(big, 1.0).chain(seats(little, self.factor)).collect())
@@ -106,19 +111,6 @@ mod tests {
         assert_eq!(environment(&seats), [("LOCKSWAP_BIG".into(), Some("0,2-3,8".into()))]);
         assert_eq!(environment(&[Seat { cpu: 0, pace: 1.0 }]), []);
     }
-
-    fn seats(input: &[u8]) {
-        let text = lockswap_fuzz::text(input);
-        let Ok(little) = lockswap_fuzz::reading(input, lockswap_fuzz::MIB, || text.parse::<Little>()) else { return };
-        assert!(little.factor > 1.0 && little.factor <= MOST);
-        assert_eq!(little.to_string().parse(), Ok(little.clone()));
-        match little.seats_among(&[0, 1, 2, 3, 4, 5, 8]) {
-            Ok(seats) => assert!(seats.len() == 7 && !environment(&seats).is_empty()),
-            Err(error) => assert!(error.to_string().starts_with("--little ")),
-        }
-    }
-
-    lockswap_fuzz::tests!(little, 16, super::seats);
 
     #[test]
     fn nonsense_is_refused() {
