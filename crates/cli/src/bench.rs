@@ -1,7 +1,7 @@
 //! `lockswap bench`: what locks do on this machine, each next to glibc's, in rounds of random order.
 //!
 //! Each number comes from a fresh process of this very program. What is measured and how it is compared is in
-//! `lockswap_experiment::hardware`; here are the arguments, the calls and the tables.
+//! `lockswap_experiment::hardware`, and so are the tables; here are the arguments and the calls.
 
 mod epochs;
 mod session;

@@ -19,6 +19,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+/// Everything about a series on a machine, as JSON.
+type Json<'a, T> = dyn Fn(&Series<T>, &Machine) -> io::Result<Vec<u8>> + 'a;
+
 /// What a part does with its results.
 pub struct Part<'a, T> {
     /// Rounds where none are asked for and fewer would do for a verdict.
@@ -26,7 +29,7 @@ pub struct Part<'a, T> {
     /// What locks are compared by.
     pub measures: Vec<Measure<T>>,
     /// Everything, as JSON.
-    pub json: &'a dyn Fn(&Series<T>, &Machine) -> io::Result<Vec<u8>>,
+    pub json: &'a Json<'a, T>,
     /// A line for each run.
     pub csv: &'a dyn Fn(&Series<T>) -> io::Result<Vec<u8>>,
     /// The tables, and how to read them.

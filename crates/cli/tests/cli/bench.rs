@@ -228,7 +228,7 @@ fn bad_input_is_refused_in_one_line() {
 #[test]
 fn ratios_are_judged_as_those_of_compare_and_above_one_is_better() {
     let place = Place::new();
-    let args = ["bench", "oversub", "--lock", "futex", "--threads", "4", "--duration", "20ms", "--runs"];
+    let args = ["bench", "oversub", "--lock", "futex", "--threads", "2", "--duration", "200ms", "--runs"];
     let run = |runs: &str| {
         let output = place.output(&[&args[..], &[runs, "--export", "a.json", "--seed", "5"]].concat());
         assert!(output.status.success(), "{}", text(&output.stderr));

@@ -7,14 +7,17 @@ use lockswap_workloads::micro::Unit;
 use lockswap_workloads::report::Report;
 use lockswap_workloads::workload::Workload;
 
+/// Numbers as cells: of the group and measurement with these places, from the medians of its rounds.
+pub type Cells<'a> = dyn Fn((usize, usize), &Report) -> Vec<String> + 'a;
+
 /// The columns of a table behind those that say what was measured.
 pub struct Columns<'a> {
     /// What the locks replace.
     pub lock: &'a str,
     /// Headings of the numbers, the first of which stands before the ratio.
     pub headings: Vec<&'a str>,
-    /// The numbers: of the group and measurement with these places, from the medians of its rounds.
-    pub cells: &'a dyn Fn((usize, usize), &Report) -> Vec<String>,
+    /// The numbers.
+    pub cells: &'a Cells<'a>,
 }
 
 /// The heading of a ratio with its interval.

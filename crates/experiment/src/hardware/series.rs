@@ -108,12 +108,15 @@ impl<T> Group<T> {
     }
 }
 
+/// Reads a number off a round, where there is one.
+pub type Number<T> = Box<dyn Fn(&T) -> Option<f64>>;
+
 /// A number of a round that tells good locks from bad ones.
 pub struct Measure<T> {
     /// Its name.
     pub name: &'static str,
     /// The number of a round, where there is one.
-    pub number: Box<dyn Fn(&T) -> Option<f64>>,
+    pub number: Number<T>,
     /// Whether less is better; a ratio is the baseline's number divided by the lock's then, so that above 1 is better always.
     pub lower_is_better: bool,
 }
