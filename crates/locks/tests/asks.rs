@@ -4,7 +4,8 @@ use lockswap_locks::for_each_lock;
 use lockswap_locks::info::{Asks, LockInfo};
 use lockswap_locks::{Context, Preference, RawLock, RawRwLock};
 use lockswap_platform::{Clock, CoreKind, Deadline, Native, Ns, Platform, SharedTable, Wake};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 
 /// The hardware, where every question is noted. Every second question for the kind is answered with little, so that locks
@@ -97,57 +98,94 @@ fn asked(body: impl FnOnce()) -> Asks {
     Asks { locality: LOCALITY.load(Relaxed), kind: KIND.load(Relaxed), route: ROUTE.load(Relaxed) }
 }
 
-fn of_lock<L: RawLock<Spy>>() -> (LockInfo, Asks) {
-    let lock: &L = Box::leak(Box::new(L::new()));
-    let take = |meanwhile: &(dyn Fn() + Sync)| {
-        let cx = Box::leak(Box::new(L::Ctx::new()));
-        // SAFETY: the context is fresh, serves one acquisition and is leaked.
-        unsafe {
-            lock.lock(cx);
-            meanwhile();
-            lock.unlock(cx);
+/// Threads that come while the lock is held.
+const WAITERS: usize = 3;
+
+/// How long the holder waits for them to wait, once all of them have come: longer and longer, because a busy machine may
+/// let them stand before the lock for a while.
+const HOLDS_MS: [u64; 4] = [20, 100, 500, 2500];
+
+/// What a lock asks in one of several attempts, of which later ones are made only if it has not asked for all that it
+/// says.
+fn of_attempts(info: LockInfo, attempt: impl Fn(&(dyn Fn() + Sync), &(dyn Fn() + Sync))) -> (LockInfo, Asks) {
+    let mut asks = Asks::default();
+    for hold in HOLDS_MS {
+        let (held, coming) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let wait_for = |done: &dyn Fn() -> bool| {
+            while !done() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let meanwhile = || {
+            held.store(true, SeqCst);
+            wait_for(&|| coming.load(SeqCst) == WAITERS);
+            std::thread::sleep(Duration::from_millis(hold));
+        };
+        let come = || {
+            wait_for(&|| held.load(SeqCst));
+            coming.fetch_add(1, SeqCst);
+        };
+        asks = asks.and(asked(|| attempt(&meanwhile, &come)));
+        if asks == info.asks() {
+            break;
         }
-    };
-    let asks = asked(|| {
+    }
+    (info, asks)
+}
+
+fn of_lock<L: RawLock<Spy>>() -> (LockInfo, Asks) {
+    of_attempts(L::INFO, |meanwhile, come| {
+        let lock: &L = Box::leak(Box::new(L::new()));
+        let take = |meanwhile: &dyn Fn()| {
+            let cx = Box::leak(Box::new(L::Ctx::new()));
+            // SAFETY: the context is fresh, serves one acquisition and is leaked.
+            unsafe {
+                lock.lock(cx);
+                meanwhile();
+                lock.unlock(cx);
+            }
+        };
+        take(&|| {});
         std::thread::scope(|scope| {
-            take(&|| {});
-            scope.spawn(|| take(&|| std::thread::sleep(Duration::from_millis(30))));
-            std::thread::sleep(Duration::from_millis(10));
-            (0..3).for_each(|_| {
-                scope.spawn(|| take(&|| {}));
+            scope.spawn(|| take(meanwhile));
+            (0..WAITERS).for_each(|_| {
+                scope.spawn(|| {
+                    come();
+                    take(&|| {});
+                });
             });
         });
-    });
-    (L::INFO, asks)
+    })
 }
 
 fn of_rwlock<L: RawRwLock<Spy>>() -> (LockInfo, Asks) {
-    let lock = L::new();
-    let (read, write) = (
-        || {
+    of_attempts(L::INFO, |meanwhile, come| {
+        let lock = L::new();
+        let read = || {
             lock.read(Preference::Writers, None);
             // SAFETY: read-locked just now.
             unsafe { lock.unlock_read(Preference::Writers) };
-        },
-        |held: Duration| {
+        };
+        let write = |meanwhile: &dyn Fn()| {
             lock.write(None);
-            std::thread::sleep(held);
+            meanwhile();
             // SAFETY: write-locked just now.
             unsafe { lock.unlock_write(Preference::Writers) };
-        },
-    );
-    let asks = asked(|| {
+        };
         read();
         std::thread::scope(|scope| {
-            scope.spawn(|| write(Duration::from_millis(30)));
-            std::thread::sleep(Duration::from_millis(10));
-            scope.spawn(read);
-            (0..3).for_each(|_| {
-                scope.spawn(|| write(Duration::ZERO));
-            });
+            scope.spawn(|| write(meanwhile));
+            for waiter in 0..WAITERS {
+                scope.spawn(move || {
+                    come();
+                    match waiter {
+                        0 => read(),
+                        _ => write(&|| {}),
+                    }
+                });
+            }
         });
-    });
-    (L::INFO, asks)
+    })
 }
 
 macro_rules! all {

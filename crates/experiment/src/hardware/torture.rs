@@ -240,6 +240,10 @@ pub fn torture(
     let Some(run) = run_once(&Program { args: words, envs: environment }, limits, Some(interrupt)) else {
         return Ok(None);
     };
+    // The signal may have ended the child first: Ctrl-C goes to all processes of a terminal.
+    if interrupt.signal().is_some() {
+        return Ok(None);
+    }
     let said = String::from_utf8_lossy(&run.stderr);
     let outcome = match &run.exit {
         Exit::Code { code: 0 } => {
