@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn two_threads_hand_over_and_the_shares_add_up() {
         let mutex = PthreadMutex::new(Kind::Normal);
-        let timing = Timing::lasting(50_000_000);
+        let timing = Timing::lasting(500_000_000);
         let config = Config { timing, detail: Detail::Handoffs, ..Config::bare(2) };
         let report = run::<Native, _>(&config, &Hardware::default(), &*mutex);
         let handoffs = report.handoffs.expect("noted");
