@@ -77,9 +77,10 @@ fn calls(series: &Series<Numbers>, part: Part, targets: bool) -> Page {
     page.notes.push(how_to_read(PLAIN, compared));
     page.notes
         .push("+ faster, - slower, = no difference seen or below 1 %, ? unclear: more runs would tell".to_owned());
+    // The last lock: the interposed baseline, which is compared on its own, takes fewer.
     let rows = || group.measured.iter().skip(1).flat_map(|measured| &measured.rows);
     page.notes
-        .extend(rows().find(|row| row.judgement == Judgement::TooFew && row.p.is_some()).map(|r| r.verdict.clone()));
+        .extend(rows().rfind(|row| row.judgement == Judgement::TooFew && row.p.is_some()).map(|r| r.verdict.clone()));
     page.notes.extend(limits(series, base));
     if targets {
         page.notes.extend(marks(&group.measured, base, part, &shown));
