@@ -15,6 +15,7 @@ use crate::outputs::OutputArgs;
 use crate::selection::{self, Selection, INTERPOSED, PLAIN};
 use crate::setting::pair;
 use lockswap_experiment::hardware::child::Environment;
+use lockswap_experiment::hardware::epochs::Kind;
 use lockswap_experiment::hardware::single::Part;
 use lockswap_locks::registry::{self, Role};
 use lockswap_platform::Ns;
@@ -53,13 +54,13 @@ pub struct BenchArgs {
 #[derive(clap::Args, Clone, Debug, Default)]
 struct Common {
     /// Mutex locks to measure, besides the baselines
-    #[arg(long, value_name = "ID,ID,...", value_delimiter = ',', conflicts_with = "all", global = true)]
+    #[arg(short = 'l', long, value_name = "ID,ID,...", value_delimiter = ',', conflicts_with = "all", global = true)]
     lock: Vec<String>,
     /// Measure every lock
     #[arg(long, global = true)]
     all: bool,
     /// Runs of each lock and setting, in rounds of random order [default: 5 to 7, more where it takes more for a verdict]
-    #[arg(long, alias = "rounds", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), global = true)]
+    #[arg(short = 'r', long, alias = "rounds", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), global = true)]
     runs: Option<u32>,
     /// Seed of the order, and of the threads' random numbers in the first round; the next rounds have the next seeds
     #[arg(long, value_name = "N", default_value_t = 1, global = true)]
@@ -117,12 +118,12 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         Some(What::Counter(args)) => workloads::counter(&args, common),
         Some(What::Kv(args)) => workloads::kv(&args, common),
         Some(What::Ncs(args)) => workloads::ncs(&args, common),
-        Some(What::Epochs(args)) => epochs::run(&args, 1, common),
-        Some(What::EpochsVariable(args)) => epochs::run(&args, 2, common),
-        Some(What::EpochsMixed(args)) => epochs::run(&args, 3, common),
-        Some(What::EpochsScalability(args)) => epochs::run(&args, 4, common),
-        Some(What::EpochsContention(args)) => epochs::run(&args, 5, common),
-        Some(What::EpochsOversub(args)) => epochs::run(&args, 6, common),
+        Some(What::Epochs(args)) => epochs::run(&args, Kind::Constant, common),
+        Some(What::EpochsVariable(args)) => epochs::run(&args, Kind::Variable, common),
+        Some(What::EpochsMixed(args)) => epochs::run(&args, Kind::Mixed, common),
+        Some(What::EpochsScalability(args)) => epochs::run(&args, Kind::Scalability, common),
+        Some(What::EpochsContention(args)) => epochs::run(&args, Kind::Contention, common),
+        Some(What::EpochsOversub(args)) => epochs::run(&args, Kind::Oversub, common),
         Some(What::Readers(args)) => workloads::readers(&args, common),
         Some(What::Simulator) if common.all || !common.lock.is_empty() => {
             Err(misuse("bench simulator has locks of its own", "leave --lock and --all out"))

@@ -14,7 +14,7 @@ use crate::picture::LookArgs;
 pub struct OutputArgs {
     /// Writes a file: .json (everything), .csv (one line per run), .md or .html (the tables), .svg or .png (a picture).
     /// Repeatable
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(short = 'e', long, value_name = "FILE", global = true)]
     export: Vec<PathBuf>,
     /// What is printed
     #[arg(long, value_name = "FORM", value_enum, default_value_t, global = true)]

@@ -21,7 +21,8 @@ Examples:
   Environment=LD_PRELOAD=/usr/local/lib/liblockswap.so LOCKSWAP_LOCK=mcs_spin
 
 Environment of the library:
-  LOCKSWAP_LOCK=ID      lock for mutexes         [default: futex]
+  LOCKSWAP_LOCK=ID      lock for mutexes, with its parameters, as in
+                        asl:max-window=1ms       [default: futex]
   LOCKSWAP_RWLOCK=ID    lock for rwlocks         [default: rw-futex]
   LOCKSWAP_SPIN=ID      lock for spinlocks       [default: ttas]
   LOCKSWAP_TOPOLOGY=2x1 nodes x CPUs per node    [default: the machine's]
@@ -33,8 +34,6 @@ Environment of the library:
   LOCKSWAP_LEVEL=LEVEL  what is near for NUMA locks: node, llc or core-kind
                         [default: as the machine is, see 'lockswap topo']
   LOCKSWAP_SLO=5=50us,7=1ms targets of epochs   [default: the program's]
-  LOCKSWAP_ASL_MAX_WINDOW=1ms how long threads on little CPUs let others pass
-                        [default: 100ms]
   LOCKSWAP_ONLY=NAME    keeps the locks to the executable of that name or path,
                         as /proc/PID/exe shows it [default: every process]
   LOCKSWAP_YIELD=1      under a system call filter (seccomp): waiting threads may

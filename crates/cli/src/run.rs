@@ -56,7 +56,7 @@ Examples:
 )]
 pub struct RunArgs {
     /// Lock for mutexes (`lockswap list` names them) [default: futex]
-    #[arg(long, value_name = "ID")]
+    #[arg(short = 'l', long, value_name = "ID")]
     lock: Option<String>,
     /// Lock for rwlocks [default: rw-futex]
     #[arg(long, value_name = "ID")]

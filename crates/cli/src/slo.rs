@@ -24,7 +24,7 @@ use lockswap_study::slo::report::render;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::asl::{slo_variable, AslArgs, Slo};
-use crate::compare::{bar, plain_failed};
+use crate::compare::plain_failed;
 use crate::duration;
 use crate::error::{UserError, USAGE};
 use crate::outputs::{OutputArgs, Outputs, Wanted, ALL_FORMS};
@@ -50,13 +50,13 @@ pub struct SloArgs {
     #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(2..=1000))]
     steps: u32,
     /// Runs with each target, interleaved; the medians count
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(short = 'r', long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     runs: u32,
     /// Throughput as a number in the program's output, the first group of REGEX in its last match [default: epochs/s]
-    #[arg(long, value_name = "REGEX")]
+    #[arg(short = 'm', long, value_name = "REGEX")]
     metric: Option<String>,
     /// Lock of LibASL, with its parameters (`lockswap list asl`), as in asl:fifo=futex
-    #[arg(long, value_name = "ID", default_value = "asl")]
+    #[arg(short = 'l', long, value_name = "ID", default_value = "asl")]
     lock: String,
     #[command(flatten)]
     asl: AslArgs,
@@ -112,7 +112,7 @@ pub fn run(args: SloArgs) -> anyhow::Result<ExitCode> {
     let variants: Vec<Variant> =
         points.iter().map(|point| variant(&setting, point, &file)).collect::<Result<_, _>>()?;
     let interrupt = Interrupt::on(&[SIGINT, SIGTERM, SIGHUP])?;
-    let mut watcher = Watcher { bar: bar(0), outputs: &mut outputs };
+    let mut watcher = Watcher { bar: terminal::bar(0), outputs: &mut outputs };
     let measured = measure(&setting, (points, &variants), file, &interrupt, &mut watcher);
     watcher.bar.finish_and_clear();
     let (curve, ending) = measured.map_err(|failure| match failure {

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use comfy_table::{presets, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lockswap_study::page::Page;
 use lockswap_study::summary::Judgement;
 
@@ -13,6 +14,21 @@ pub fn width() -> Option<u16> {
         return None;
     }
     rustix::termios::tcgetwinsize(&stdout).ok().map(|size| size.ws_col).filter(|columns| *columns >= 40)
+}
+
+/// A bar for so many runs; hidden where nobody looks at it.
+pub fn bar(runs: u64) -> ProgressBar {
+    let bar = ProgressBar::new(runs);
+    if !io::stderr().is_terminal() {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+        return bar;
+    }
+    // The cursor goes back to the begin: behind a full line, the `^C` that a terminal shows would begin another one.
+    let template = "{elapsed} [{bar:24}] {pos}/{len} runs, {eta} left  {wide_msg}\r";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar
 }
 
 /// A table with these headings; `numeric` columns are aligned to the right.

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 #[command(after_help = HELP)]
 pub struct TortureArgs {
     /// Mutex locks to test
-    #[arg(long, value_name = "ID,ID,...", value_delimiter = ',', conflicts_with = "all")]
+    #[arg(short = 'l', long, value_name = "ID,ID,...", value_delimiter = ',', conflicts_with = "all")]
     lock: Vec<String>,
     /// Locks for rwlocks to test
     #[arg(long, value_name = "ID,ID,...", value_delimiter = ',', conflicts_with = "all")]

@@ -245,12 +245,7 @@ pub fn notes(comparison: &Comparison) -> Vec<String> {
     let mut notes = summary::notes(comparison);
     notes.push(comparison.machine.words());
     notes.push(runs_in_words(comparison));
-    if comparison.machine.is_busy() {
-        let load = comparison.machine.load_average;
-        notes.push(format!(
-            "note: the machine was busy before (load average {load:.1}); an idle one gives clearer results"
-        ));
-    }
+    notes.extend(comparison.machine.busy_note());
     notes
 }
 

@@ -49,6 +49,14 @@ impl Machine {
         self.load_average > 0.5 * self.cpus_online as f64
     }
 
+    /// What is said where it [was busy](Self::is_busy).
+    pub fn busy_note(&self) -> Option<String> {
+        let load = self.load_average;
+        let note =
+            || format!("note: the machine was busy before (load average {load:.1}); an idle one gives clearer results");
+        self.is_busy().then(note)
+    }
+
     /// In one line.
     pub fn words(&self) -> String {
         let allowed = match (self.cpus_allowed, self.cpus_online) {

@@ -8,6 +8,7 @@ use lockswap_experiment::results::Machine;
 use lockswap_plot::Look;
 use lockswap_study::draw::{ratios, About};
 use lockswap_study::export::Format;
+use lockswap_study::machine::Machine as Host;
 use lockswap_study::page::Page;
 use lockswap_study::runner::Interrupt;
 use lockswap_study::stats;
@@ -55,7 +56,7 @@ pub fn run<T: DeserializeOwned>(
     })?;
     let enough = stats::fewest_rounds(series.comparisons(part.measures.len()));
     let rounds = common.runs.unwrap_or_else(|| part.rounds.max(enough));
-    let bar = crate::compare::bar(u64::from(rounds) * series.measured().count() as u64);
+    let bar = terminal::bar(u64::from(rounds) * series.measured().count() as u64);
     let interrupt = interrupt()?;
     let content = |series: &Series<T>, wanted: Wanted| match wanted {
         Wanted::Data(Format::Json) => (part.json)(series, &machine),
@@ -96,14 +97,8 @@ fn page<T>(series: &Series<T>, part: &Part<'_, T>, machine: &Machine) -> Page {
     page.notes.push(format!("rounds of all locks in random order: {}; seed {}", series.rounds(), series.seed));
     let problems = series.problems();
     page.notes.extend(problems);
-    page.notes.extend(busy(machine));
+    page.notes.extend(machine.host.as_ref().and_then(Host::busy_note));
     page
-}
-
-/// What is said where other programs ran.
-pub fn busy(machine: &Machine) -> Option<String> {
-    let load = machine.host.as_ref().filter(|host| host.is_busy())?.load_average;
-    Some(format!("note: the machine was busy before (load average {load:.1}); an idle one gives clearer results"))
 }
 
 /// Catches what ends a series early.

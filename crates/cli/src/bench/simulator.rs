@@ -9,6 +9,7 @@ use lockswap_experiment::hardware::simulator::{self, Speed};
 use lockswap_experiment::results::Machine;
 use lockswap_plot::{Row as Bar, Rows};
 use lockswap_study::export::Format;
+use lockswap_study::machine::Machine as Host;
 use std::process::ExitCode;
 
 /// Rounds where none are asked for.
@@ -20,12 +21,12 @@ pub fn run(common: &Common) -> anyhow::Result<ExitCode> {
     let machine = Machine::here();
     let rounds = common.runs.unwrap_or(ROUNDS);
     let mut speeds = simulator::speeds();
-    let bar = crate::compare::bar(u64::from(rounds) * speeds.len() as u64);
+    let bar = terminal::bar(u64::from(rounds) * speeds.len() as u64);
     let interrupt = session::interrupt()?;
     let page = |speeds: &[Speed]| {
         let mut page = simulator::page(speeds, common.targets);
         page.notes.push(machine.title.clone());
-        page.notes.extend(session::busy(&machine));
+        page.notes.extend(machine.host.as_ref().and_then(Host::busy_note));
         page
     };
     let content = |speeds: &[Speed], wanted: Wanted| match wanted {

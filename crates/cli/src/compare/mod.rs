@@ -4,12 +4,12 @@ mod plan;
 mod report;
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use lockswap_study::draw::draw;
 use lockswap_study::export::render;
 use lockswap_study::model::{Comparison, Exit, Phase};
@@ -33,7 +33,7 @@ use plan::{Direction, Sweep};
 #[command(after_help = HELP, override_usage = "lockswap compare [OPTIONS] [-- PROGRAM [ARGS]...]")]
 pub struct CompareArgs {
     /// Locks to compare [default: futex,ttas,ticket,mcs_spin,mcs_stp,cna,shfllock-b]
-    #[arg(long, value_name = "ID,ID,...", value_delimiter = ',', conflicts_with = "all")]
+    #[arg(short = 'l', long, value_name = "ID,ID,...", value_delimiter = ',', conflicts_with = "all")]
     lock: Vec<String>,
     /// Compares every mutex lock that `lockswap list` shows
     #[arg(long)]
@@ -48,14 +48,14 @@ pub struct CompareArgs {
     #[command(flatten)]
     only: OnlyArgs,
     /// Measured rounds, each with one run per lock [default: 10, or as many as that many locks take for a verdict]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(short = 'r', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     runs: Option<u32>,
     /// Rounds before them, which do not count; there is always one, in which lock calls are counted
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    #[arg(short = 'w', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     warmup: u32,
     /// Compares a number in the program's output instead of its wall time: the first group of REGEX in its last match.
     /// Higher is better, with `lower:` before REGEX lower is. Repeatable; the first one decides
-    #[arg(long, value_name = "[lower:]REGEX")]
+    #[arg(short = 'm', long, value_name = "[lower:]REGEX")]
     metric: Vec<Direction>,
     /// Old spelling of `lower:` before the REGEX of --metric
     #[arg(long, requires = "metric", hide = true)]
@@ -77,13 +77,13 @@ pub struct CompareArgs {
     #[arg(long, value_name = "HOW", requires = "load", value_parser = Ready::parse)]
     ready: Option<Ready>,
     /// Runs CMD once before everything
-    #[arg(long, value_name = "CMD", requires = "command")]
+    #[arg(short = 's', long, value_name = "CMD", requires = "command")]
     setup: Option<String>,
     /// Runs CMD before each run
-    #[arg(long, value_name = "CMD", requires = "command")]
+    #[arg(short = 'p', long, value_name = "CMD", requires = "command")]
     prepare: Option<String>,
     /// Runs CMD once at the end, also after Ctrl-C
-    #[arg(long, value_name = "CMD", requires = "command")]
+    #[arg(short = 'c', long, value_name = "CMD", requires = "command")]
     cleanup: Option<String>,
     /// What the program reads from standard input [default: nothing]
     #[arg(long, value_name = "FILE", requires = "command")]
@@ -92,13 +92,13 @@ pub struct CompareArgs {
     #[arg(long)]
     show_output: bool,
     /// What the comparison is called in its results [default: the command]
-    #[arg(long, value_name = "NAME")]
+    #[arg(short = 'n', long, value_name = "NAME")]
     name: Option<String>,
     /// Longest run, such as 90s or 5m [default: 60, or ten times the plain program's slowest run if that is more]
     #[arg(long, value_name = "TIME", value_parser = duration::patience)]
     timeout: Option<Duration>,
     /// Measures a program although it exits with a status other than 0 without lockswap
-    #[arg(long)]
+    #[arg(short = 'i', long)]
     ignore_failure: bool,
     /// Differences of less than so many percent are not worth a verdict
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = plan::percent)]
@@ -161,7 +161,7 @@ pub fn run(args: CompareArgs) -> anyhow::Result<ExitCode> {
     }
     let interrupt = Interrupt::on(&[SIGINT, SIGTERM, SIGHUP])?;
     let mut watcher = Watcher {
-        bar: bar(u64::from(plan.runs + plan.warmup) * plan.variants.len() as u64),
+        bar: terminal::bar(u64::from(plan.runs + plan.warmup) * plan.variants.len() as u64),
         outputs,
         begin: Instant::now(),
         next_write: Instant::now(),
@@ -214,21 +214,6 @@ struct Watcher {
     begin: Instant,
     /// Files are not written again before.
     next_write: Instant,
-}
-
-/// A bar for so many runs; hidden where nobody looks at it.
-pub fn bar(runs: u64) -> ProgressBar {
-    let bar = ProgressBar::new(runs);
-    if !io::stderr().is_terminal() {
-        bar.set_draw_target(ProgressDrawTarget::hidden());
-        return bar;
-    }
-    // The cursor goes back to the begin: behind a full line, the `^C` that a terminal shows would begin another one.
-    let template = "{elapsed} [{bar:24}] {pos}/{len} runs, {eta} left  {wide_msg}\r";
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style.progress_chars("=> "));
-    }
-    bar
 }
 
 impl Observer for Watcher {

@@ -65,7 +65,7 @@ pub struct SimArgs {
     workload: String,
     /// Locks; pthread is glibc's mutex, to which ratios refer [default: pthread,mcs_spin,cna,ticket,ttas, or what suits the
     /// workload]
-    #[arg(long, alias = "locks", value_name = "ID,ID,...", value_delimiter = ',', conflicts_with = "all")]
+    #[arg(short = 'l', long, alias = "locks", value_name = "ID,ID,...", value_delimiter = ',', conflicts_with = "all")]
     lock: Vec<String>,
     /// Simulate every lock
     #[arg(long)]
@@ -251,7 +251,7 @@ fn render(format: Format, plan: &Plan, rows: &[Option<Row>]) -> io::Result<Vec<u
 
 /// A bar of so many steps, drawn at once: the `^C` that a terminal shows then stands over it and goes with it.
 fn bar(steps: u64) -> ProgressBar {
-    let bar = crate::compare::bar(steps);
+    let bar = terminal::bar(steps);
     bar.tick();
     bar
 }

@@ -193,7 +193,7 @@ fn bad_input_is_refused_in_one_line() {
         (&["epochs", "--little", "1:0.5"], "above 1"),
         (&["epochs", "--slo", "50"], "unit"),
         (&["epochs", "--long", "20"], "epochs-mixed --long"),
-        (&["epochs-mixed", "--bench", "5"], "epochs-mixed is bench 3"),
+        (&["epochs-mixed", "--bench", "5"], "--bench says epochs-contention, and the name epochs-mixed"),
         (&["kv", "--set", "keys=0"], "keys is 0, not in 1 to 100000000"),
         (&["kv", "--set", "kees=9"], "did you mean 'keys'?"),
         (&["kv", "--set", "keys"], "write KEY=VALUE"),

@@ -165,7 +165,7 @@ fn a_mistyped_option_is_not_taken_for_a_program() {
     for (args, said) in [
         (&["run", "--locks", "futex", "--", "echo"][..], "a similar argument exists: '--lock'"),
         (&["run", "--foo", "echo"], "unexpected argument '--foo'"),
-        (&["compare", "-r", "3", "--", "true"], "some similar arguments exist: '--rwlock', '--runs'"),
+        (&["compare", "-R", "3", "--", "true"], "an option of the program stands behind the program's name"),
         (&["compare", "--rnus", "3", "true"], "a similar argument exists: '--runs'"),
         (&["slo", "--epoch", "5", "--form", "10us", "--to", "1ms", "echo"], "a similar argument exists: '--from'"),
         (&["bench", "kv", "-t", "3"], "a similar argument exists: '--threads'"),
@@ -180,6 +180,17 @@ fn a_mistyped_option_is_not_taken_for_a_program() {
         let output = place.output(&[before, &["echo", "--lock", "-r", "--", "-x"]].concat());
         assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(0), "--lock -r -- -x\n"), "{before:?}");
     }
+}
+
+#[test]
+fn frequent_options_have_a_letter() {
+    let place = Place::new();
+    let output = place.output(&["run", "-l", "ticket", "sh", "-c", "echo $LOCKSWAP_LOCK"]);
+    assert_eq!(text(&output.stdout), "ticket\n");
+    let output = place
+        .output(&["compare", "-l", "ttas", "-r", "1", "-w", "0", "-n", "it", "-e", "it.csv", "-p", "true", "true"]);
+    assert!(output.status.success() && text(&output.stdout).starts_with("it\n"), "{output:?}");
+    assert!(std::fs::read_to_string(place.path("it.csv")).unwrap().contains("\nttas,"));
 }
 
 #[test]

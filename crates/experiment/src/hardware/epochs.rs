@@ -16,11 +16,47 @@ use lockswap_workloads::hardware::Seat;
 use lockswap_workloads::report::Report;
 use lockswap_workloads::workload::Workload;
 
+/// A benchmark of the paper; its numbers there are 1 to 6.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// The epochs as they are.
+    #[default]
+    Constant,
+    /// Lengths that change in the run.
+    Variable,
+    /// Short epochs and long ones.
+    Mixed,
+    /// 1, 2, ... threads.
+    Scalability,
+    /// Pauses of several lengths.
+    Contention,
+    /// Two threads per CPU.
+    Oversub,
+}
+
+impl Kind {
+    /// All of them in the order of the paper.
+    pub const ALL: [Kind; 6] =
+        [Kind::Constant, Kind::Variable, Kind::Mixed, Kind::Scalability, Kind::Contention, Kind::Oversub];
+
+    /// What it is called in `lockswap bench` and `lockswap sim`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Constant => "epochs",
+            Kind::Variable => "epochs-variable",
+            Kind::Mixed => "epochs-mixed",
+            Kind::Scalability => "epochs-scalability",
+            Kind::Contention => "epochs-contention",
+            Kind::Oversub => "epochs-oversub",
+        }
+    }
+}
+
 /// What to measure; empty lists and `None` stand for what suits the benchmark.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// The benchmark of the paper, 1 to 6.
-    pub bench: u8,
+    /// The benchmark.
+    pub kind: Kind,
     /// Latency targets.
     pub slo: Vec<Ns>,
     /// Fixed reorder windows, measured besides and without targets.
@@ -35,7 +71,7 @@ pub struct Plan {
     pub inside: Option<u64>,
     /// Steps computed between two epochs.
     pub between: Vec<u64>,
-    /// Shares of long epochs, percent, for benchmark 3.
+    /// Shares of long epochs, percent, for [`Kind::Mixed`].
     pub long: Vec<u32>,
     /// Whether some CPUs are said to be little.
     pub has_little: bool,
@@ -48,36 +84,32 @@ fn or<T: Copy>(given: &[T], standard: &[T]) -> Vec<T> {
     if given.is_empty() { standard } else { given }.to_vec()
 }
 
-/// The benchmarks' names, from 1.
-pub const NAMES: [&str; 6] =
-    ["epochs", "epochs-variable", "epochs-mixed", "epochs-scalability", "epochs-contention", "epochs-oversub"];
-
 impl Plan {
     /// The baselines, and the locks that are measured where none are named.
     pub fn locks(&self) -> (&'static [&'static str], &'static [&'static str]) {
-        match self.bench {
-            6 => (&["pthread", "mcs_stp"], &["asl-blocking"]),
+        match self.kind {
+            Kind::Oversub => (&["pthread", "mcs_stp"], &["asl-blocking"]),
             _ => (&["mcs_spin"], &["asl"]),
         }
     }
 
     fn threads(&self) -> Vec<usize> {
         let cpus = affinity::allowed().len();
-        let standard = match self.bench {
-            4 => (1..=cpus).collect(),
-            6 => vec![2 * cpus],
+        let standard = match self.kind {
+            Kind::Scalability => (1..=cpus).collect(),
+            Kind::Oversub => vec![2 * cpus],
             _ => vec![cpus.max(2)],
         };
         or(&self.threads, &standard)
     }
 
     fn targets(&self) -> Vec<Ns> {
-        let standard: &[Ns] = match self.bench {
-            2 | 3 => &[100_000],
-            4 => &[0, 12_000],
-            5 => &[],
-            6 => &[500_000, 1_000_000, 5_000_000],
-            _ => &[20_000, 50_000, 100_000, 200_000],
+        let standard: &[Ns] = match self.kind {
+            Kind::Variable | Kind::Mixed => &[100_000],
+            Kind::Scalability => &[0, 12_000],
+            Kind::Contention => &[],
+            Kind::Oversub => &[500_000, 1_000_000, 5_000_000],
+            Kind::Constant => &[20_000, 50_000, 100_000, 200_000],
         };
         or(&self.slo, standard)
     }
@@ -98,28 +130,28 @@ impl Plan {
         let crowded = seats.iter().filter(|seat| seat.pace == 1.0).count() >= 4;
         let mut configs = Vec::new();
         for threads in self.threads() {
-            let paper = match self.bench {
-                2 => Config::variable(threads),
-                3 => Config::mixed(threads, 0),
-                4 => Config::scalability(threads),
-                5 => Config::contention(threads, 0),
-                _ => Config::contended(threads),
+            let paper = match self.kind {
+                Kind::Variable => Config::variable(threads),
+                Kind::Mixed => Config::mixed(threads, 0),
+                Kind::Scalability => Config::scalability(threads),
+                Kind::Contention => Config::contention(threads, 0),
+                Kind::Constant | Kind::Oversub => Config::contended(threads),
             };
-            let pauses = match self.bench {
-                5 => or(&self.between, &[0, 10, 100, 1000, 10_000]),
+            let pauses = match self.kind {
+                Kind::Contention => or(&self.between, &[0, 10, 100, 1000, 10_000]),
                 _ => or(&self.between, &[if crowded { paper.between } else { 0 }]),
             };
-            let shares = match self.bench {
-                3 => or(&self.long, &[0, 20, 40, 60, 80, 100]),
+            let shares = match self.kind {
+                Kind::Mixed => or(&self.long, &[0, 20, 40, 60, 80, 100]),
                 _ => vec![paper.long],
             };
             let config = Config {
                 locks: self.locks.unwrap_or(if crowded { paper.locks } else { 1 }),
                 sections: or(&self.sections, &paper.sections),
-                inside: self.inside.unwrap_or(match (self.has_little, self.bench) {
+                inside: self.inside.unwrap_or(match (self.has_little, self.kind) {
                     (false, _) => paper.inside,
                     // Long epochs then take about as long as their target where all are long, as in the paper.
-                    (true, 3) => 2,
+                    (true, Kind::Mixed) => 2,
                     (true, _) => 20,
                 }),
                 timing: self.duration.map_or(paper.timing, Timing::lasting),
@@ -194,13 +226,13 @@ pub fn is_reorderable(lock: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn plan(bench: u8, has_little: bool) -> Plan {
-        Plan { bench, slo: vec![7], window: vec![9], threads: vec![3], has_little, ..Plan::default() }
+    fn plan(kind: Kind, has_little: bool) -> Plan {
+        Plan { kind, slo: vec![7], window: vec![9], threads: vec![3], has_little, ..Plan::default() }
     }
 
     #[test]
     fn locks_with_windows_are_held_to_each_target_and_window() {
-        let (plan, config) = (plan(1, false), Config::contended(2));
+        let (plan, config) = (plan(Kind::Constant, false), Config::contended(2));
         assert_eq!(plan.held("asl", &config), [Held::Free, Held::Slo(7), Held::Window(9)]);
         assert_eq!(plan.held("mcs_spin", &config), [Held::Free]);
         let set = Held::Slo(8).of(&config);
@@ -212,14 +244,24 @@ mod tests {
         let seats = |big: usize| -> Vec<Seat> {
             (0..8).map(|cpu| Seat { cpu, pace: if cpu < big { 1.0 } else { 3.0 } }).collect()
         };
-        let of = |bench, big| plan(bench, true).configs(&seats(big));
-        let paper = &of(1, 4)[0];
+        let of = |kind, big| plan(kind, true).configs(&seats(big));
+        let paper = &of(Kind::Constant, 4)[0];
         assert_eq!((paper.locks, paper.between, paper.inside, paper.threads), (2, 1600, 20, 3));
-        assert_eq!((of(1, 3)[0].locks, of(1, 3)[0].between), (1, 0));
-        assert_eq!(plan(1, false).configs(&seats(8))[0].inside, 0);
-        assert_eq!(of(3, 4).len(), 6);
-        assert_eq!(of(5, 4).iter().map(|config| config.between).collect::<Vec<_>>(), [0, 10, 100, 1000, 10_000]);
-        assert_eq!(of(5, 4)[0].sections, [2]);
-        assert_eq!((of(4, 4)[0].sections.as_slice(), of(4, 4)[0].between, of(4, 4)[0].locks), (&[64][..], 33, 1));
+        assert_eq!((of(Kind::Constant, 3)[0].locks, of(Kind::Constant, 3)[0].between), (1, 0));
+        assert_eq!(plan(Kind::Constant, false).configs(&seats(8))[0].inside, 0);
+        assert_eq!(of(Kind::Mixed, 4).len(), 6);
+        assert_eq!(
+            of(Kind::Contention, 4).iter().map(|config| config.between).collect::<Vec<_>>(),
+            [0, 10, 100, 1000, 10_000]
+        );
+        assert_eq!(of(Kind::Contention, 4)[0].sections, [2]);
+        assert_eq!(
+            (
+                of(Kind::Scalability, 4)[0].sections.as_slice(),
+                of(Kind::Scalability, 4)[0].between,
+                of(Kind::Scalability, 4)[0].locks
+            ),
+            (&[64][..], 33, 1)
+        );
     }
 }

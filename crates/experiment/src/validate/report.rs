@@ -177,8 +177,6 @@ fn drift(findings: &Findings) -> Vec<String> {
             notes.push(what.to_owned());
         }
     }
-    if findings.about.is_busy() {
-        notes.push(format!("note: the machine was busy before (load average {:.1})", findings.about.load_average));
-    }
+    notes.extend(findings.about.busy_note());
     notes
 }

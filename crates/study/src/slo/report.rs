@@ -17,10 +17,8 @@ pub fn remarks(curve: &Curve) -> String {
     text += &format!("{source}; medians of {} runs, interleaved\n", curve.runs);
     text += "x fifo: how many times the throughput of the lock below; with 6 runs and more, its 95% interval\n";
     text += &format!("not met: P99 on little cores more than 10% above the target\n{}\n", curve.machine.words());
-    if curve.machine.is_busy() {
-        let load = curve.machine.load_average;
-        text +=
-            &format!("note: the machine was busy before (load average {load:.1}); an idle one gives clearer results\n");
+    if let Some(note) = curve.machine.busy_note() {
+        text += &format!("{note}\n");
     }
     text
 }

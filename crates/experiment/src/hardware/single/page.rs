@@ -75,8 +75,9 @@ fn calls(series: &Series<Numbers>, part: Part, targets: bool) -> Page {
     }
     let compared = series.comparisons(part.measures().len());
     page.notes.push(how_to_read(PLAIN, compared));
-    page.notes
-        .push("+ faster, - slower, = no difference seen or below 1 %, ? unclear: more runs would tell".to_owned());
+    page.notes.push(
+        "verdicts: + faster, - slower, = no difference seen or below 1 %, ? unclear: more runs would tell".to_owned(),
+    );
     // The last lock: the interposed baseline, which is compared on its own, takes fewer.
     let rows = || group.measured.iter().skip(1).flat_map(|measured| &measured.rows);
     page.notes
