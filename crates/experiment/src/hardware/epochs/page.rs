@@ -122,14 +122,8 @@ mod tests {
 
     #[test]
     fn the_table_relates_the_little_p99_to_the_target() {
-        let plan = Plan {
-            bench: 1,
-            slo: vec![50_000],
-            window: vec![30_000],
-            threads: vec![3],
-            has_little: true,
-            ..Plan::default()
-        };
+        let plan =
+            Plan { slo: vec![50_000], window: vec![30_000], threads: vec![3], has_little: true, ..Plan::default() };
         let settings: Vec<Workload> = plan.configs(&[]).into_iter().map(Workload::Epochs).collect();
         let mut groups = plan.groups(&settings, &["mcs_spin".to_owned(), "asl".to_owned()]);
         let report = |throughput, p99_ns| {
