@@ -76,6 +76,17 @@ fn calls_before_the_environment_is_there() {
     let outcome = preloaded(&program, &[("LOCKSWAP_LOCK", "CLH")], &[]);
     let said = "LOCKSWAP_LOCK=CLH names no mutex lock; did you mean 'clh_spin', 'clh_stp' or 'clh-ls'? 'lockswap list' shows all";
     assert!(outcome.stderr.contains(said), "{}", outcome.stderr);
+    for (lock, said) in [
+        ("mcs_spin:fifo=cna", "LOCKSWAP_LOCK=mcs_spin:fifo=cna: mcs_spin has no parameter 'fifo'"),
+        ("asl:max-window=5", "max-window=5: give a time with its unit, as in 100ms"),
+    ] {
+        let outcome = preloaded(&program, &[("LOCKSWAP_LOCK", lock)], &[]);
+        assert_eq!(outcome.status.and_then(|status| status.code()), Some(127), "{}", outcome.tail());
+        assert!(outcome.stderr.contains(said), "{}", outcome.stderr);
+    }
+    let outcome =
+        preloaded(&program, &[("LOCKSWAP_LOCK", "asl:fifo=cna:max-window=1ms"), ("LOCKSWAP_VERBOSE", "1")], &[]);
+    assert!(outcome.success() && outcome.stderr.contains("mutex asl-cna,"), "{}", outcome.tail());
 
     let statistics = counted("mcs_spin", &program);
     assert_eq!(statistics["replaced"]["mutex"], 1, "{statistics}");

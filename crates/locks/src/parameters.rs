@@ -112,7 +112,7 @@ impl fmt::Display for Wrong<'_> {
                 match of(entry.info.id) {
                     [] => write!(f, ", nor any other"),
                     some => {
-                        f.write_str(", but")?;
+                        f.write_str("; it has")?;
                         some.iter().try_for_each(|parameter| write!(f, " {}", parameter.key))
                     }
                 }
@@ -209,7 +209,7 @@ mod tests {
         assert!(matches!(read(Role::RwLock, "asl"), Err(Wrong::NoLock("asl"))));
         assert!(matches!(read(Role::Mutex, ":fifo=cna"), Err(Wrong::NoLock(""))));
         assert_eq!(wrong("cna:threshold=5"), "cna has no parameter 'threshold', nor any other");
-        assert_eq!(wrong("asl:window=5ms"), "asl has no parameter 'window', but fifo max-window");
+        assert_eq!(wrong("asl:window=5ms"), "asl has no parameter 'window'; it has fifo max-window");
         assert_eq!(wrong("asl:fifo=hmcs"), "fifo=hmcs: give one of mcs_spin ticket cna futex");
         assert_eq!(wrong("asl:max-window=5"), "max-window=5: give a time with its unit, as in 100ms");
         assert_eq!(wrong("asl:fifo"), "'fifo' is not KEY=VALUE");
