@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use lockswap_platform::{parse_duration_up_to, Ns, LONGEST_DURATION};
-pub use lockswap_study::summary::as_option;
+pub use lockswap_study::numbers::as_option;
 
 /// What an option whose times are all right if they can be waited for takes at most: thirty years.
 const FOR_EVER: Ns = 1_000_000_000_000_000_000;

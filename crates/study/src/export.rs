@@ -5,9 +5,11 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::columns::Column;
 use crate::model::{Comparison, Exit, Measure, Phase, Sample, Source};
+use crate::notes;
 use crate::page::{self, Page};
-use crate::summary::{self, Column, Row};
+use crate::summary::{self, Row};
 
 /// A file that always holds a whole result: each write replaces it by a rename.
 #[derive(Clone, Debug)]
@@ -242,7 +244,7 @@ pub fn tables(comparison: &Comparison, width: usize) -> Vec<Table> {
 
 /// The notes below the tables.
 pub fn notes(comparison: &Comparison) -> Vec<String> {
-    let mut notes = summary::notes(comparison);
+    let mut notes = notes::notes(comparison);
     notes.push(comparison.machine.words());
     notes.push(runs_in_words(comparison));
     notes.extend(comparison.machine.busy_note());
@@ -257,7 +259,7 @@ pub fn nothing_in_words(comparison: &Comparison) -> Option<String> {
 
 /// The conclusion, in sentences.
 pub fn conclusion(comparison: &Comparison) -> Vec<String> {
-    nothing_in_words(comparison).map_or_else(|| summary::conclusion(comparison), |nothing| vec![nothing])
+    nothing_in_words(comparison).map_or_else(|| notes::conclusion(comparison), |nothing| vec![nothing])
 }
 
 /// The tables and what is said about them.

@@ -12,7 +12,7 @@ use serde::Serialize;
 use tempfile::TempPath;
 
 use crate::mapped;
-use crate::summary::time_in_words;
+use crate::numbers::time_in_words;
 
 const PREFIX: &str = "lockswap-latencies-";
 

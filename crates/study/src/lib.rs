@@ -3,7 +3,8 @@
 //! - [`runner`] runs one program once: wall time, time-out, output.
 //! - [`plan`] runs it interleaved on each of several locks and keeps every raw sample.
 //! - [`model`] is what a comparison consists of; it is also the JSON that is exported.
-//! - [`stats`] and [`summary`] turn samples into medians, intervals and words.
+//! - [`stats`] and [`summary`] turn samples into medians, intervals and verdicts; [`columns`], [`notes`] and [`numbers`]
+//!   say them in words.
 //! - [`export`] writes JSON, CSV and pages ([`page`]), atomically; [`draw`] makes pictures.
 //! - [`slo`] runs a program with one latency target after another.
 //! - [`calls`], [`latencies`] and [`run_summary`] read what the preload library counted in a run.
@@ -12,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod calls;
+pub mod columns;
 pub mod counting;
 pub mod draw;
 pub mod export;
@@ -20,6 +22,8 @@ pub mod machine;
 pub mod mapped;
 pub mod metric;
 pub mod model;
+pub mod notes;
+pub mod numbers;
 pub mod page;
 pub mod plan;
 pub mod run_summary;

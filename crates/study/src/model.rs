@@ -259,7 +259,7 @@ impl Exit {
         match self {
             Exit::Code { code } => format!("exit status {code}"),
             Exit::Signal { name, .. } => format!("crashed: {name}"),
-            Exit::TimedOut { after_s } => format!("timed out after {} s", crate::summary::short(*after_s)),
+            Exit::TimedOut { after_s } => format!("timed out after {} s", crate::numbers::short(*after_s)),
             Exit::NotStarted { error } => format!("not started: {error}"),
         }
     }

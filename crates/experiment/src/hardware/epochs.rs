@@ -8,7 +8,7 @@ use super::workloads;
 use lockswap_locks::info::Family;
 use lockswap_locks::registry::{self, Role};
 use lockswap_platform::Ns;
-use lockswap_study::summary::as_option;
+use lockswap_study::numbers::as_option;
 use lockswap_workloads::affinity;
 use lockswap_workloads::crew::Timing;
 use lockswap_workloads::epochs::Config;

@@ -3,9 +3,10 @@
 use std::io;
 
 use lockswap_locks::registry::PTHREAD;
+use lockswap_study::numbers::digits;
 use lockswap_study::page::{Page, Row, Table};
 use lockswap_study::stats::Difference;
-use lockswap_study::summary::{digits, Judgement};
+use lockswap_study::summary::Judgement;
 use lockswap_workloads::report::{Distribution, Report};
 
 use super::plan::{Plan, Setting};

@@ -8,8 +8,8 @@ use serde::Serialize;
 use crate::latencies::Figures;
 use crate::machine::Machine;
 use crate::model::{Sample, BASELINE};
+use crate::numbers::time_in_words;
 use crate::stats::{median, Difference};
-use crate::summary::time_in_words;
 
 /// Version of the JSON shape; it grows when a key changes its meaning or goes away.
 pub const SCHEMA: u32 = 1;

@@ -3,7 +3,7 @@
 use lockswap_plot::{Axis, Chart, Mark, Reference, Series, Shape, Zone};
 
 use super::curve::{Curve, Edge, Medians, Point, Role};
-use crate::summary::time_in_words;
+use crate::numbers::time_in_words;
 
 /// The least and the greatest of some numbers, if there are several.
 fn spread(numbers: impl Iterator<Item = f64>) -> Option<(f64, f64)> {

@@ -4,8 +4,9 @@ use std::io;
 
 use super::curve::{Curve, Edge, Medians, Point, Role};
 use crate::export::Format;
+use crate::numbers::{as_option, digits, human, time_in_words};
 use crate::page::{Page, Row, Table};
-use crate::summary::{as_option, digits, human, time_in_words, Judgement};
+use crate::summary::Judgement;
 
 /// What the table shows, and where it was measured.
 pub fn remarks(curve: &Curve) -> String {
