@@ -1,7 +1,7 @@
 //! Runs a program on one lock after another and says what the difference is worth.
 //!
 //! - [`runner`] runs one program once: wall time, time-out, output.
-//! - [`plan`] runs it interleaved on each of several locks and keeps every raw sample.
+//! - [`execute`] carries a [`plan`] out: runs interleaved on each of several locks; every raw sample is kept.
 //! - [`model`] is what a comparison consists of; it is also the JSON that is exported.
 //! - [`stats`] and [`summary`] turn samples into medians, intervals and verdicts; [`columns`], [`notes`] and [`numbers`]
 //!   say them in words.
@@ -16,6 +16,7 @@ pub mod calls;
 pub mod columns;
 pub mod counting;
 pub mod draw;
+pub mod execute;
 pub mod export;
 pub mod latencies;
 pub mod machine;

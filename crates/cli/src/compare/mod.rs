@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use lockswap_study::draw::draw;
+use lockswap_study::execute::{Ending, Observer};
 use lockswap_study::export::render;
 use lockswap_study::model::{Comparison, Exit, Phase};
-use lockswap_study::plan::{Ending, Observer, Variant};
+use lockswap_study::plan::Variant;
 use lockswap_study::runner::{find_in_path, Interrupt};
 use lockswap_study::service::Ready;
 use lockswap_study::summary;
@@ -167,7 +168,7 @@ pub fn run(args: CompareArgs) -> anyhow::Result<ExitCode> {
         next_write: Instant::now(),
     };
     let version = env!("CARGO_PKG_VERSION");
-    let (comparison, ending) = lockswap_study::plan::execute(&plan, version, Some(&interrupt), &mut watcher);
+    let (comparison, ending) = lockswap_study::execute::execute(&plan, version, Some(&interrupt), &mut watcher);
     watcher.bar.finish_and_clear();
     if let Ending::PlainFailed { problem, variant } = ending {
         return Err(plain_failed(&comparison, &problem, variant).into());

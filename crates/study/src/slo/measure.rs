@@ -6,11 +6,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use lockswap_platform::Ns;
 
 use super::curve::{Curve, Point, Role, Run, SCHEMA};
+use crate::execute::{self, Observer};
 use crate::latencies::{Figures, Latencies, LatencyFile};
 use crate::machine::Machine;
 use crate::metric::Metric;
 use crate::model::{Comparison, Measure, Phase};
-use crate::plan::{self, Observer, Plan, Variant};
+use crate::plan::{Plan, Variant};
 use crate::runner::Interrupt;
 use crate::summary;
 
@@ -150,15 +151,15 @@ impl Watcher<'_> {
         }
         plan.metrics = self.setting.metric.iter().cloned().collect();
         (plan.runs, plan.warmup, plan.timeout) = (runs, 0, self.setting.timeout);
-        let (comparison, ending) = plan::execute(&plan, &self.setting.version, Some(interrupt), self);
+        let (comparison, ending) = execute::execute(&plan, &self.setting.version, Some(interrupt), self);
         match ending {
-            plan::Ending::Complete => Ok(Ending::Complete),
-            plan::Ending::Interrupted { signal } => Ok(Ending::Interrupted { signal }),
-            plan::Ending::PlainFailed { problem, variant } => {
+            execute::Ending::Complete => Ok(Ending::Complete),
+            execute::Ending::Interrupted { signal } => Ok(Ending::Interrupted { signal }),
+            execute::Ending::PlainFailed { problem, variant } => {
                 Err(Failure::Plain { comparison: Box::new(comparison), problem, variant })
             }
             // There are no commands around these runs.
-            plan::Ending::CommandFailed { problem } => {
+            execute::Ending::CommandFailed { problem } => {
                 Err(Failure::Unfit { what: problem, remedy: "run it by hand in the shell".into() })
             }
         }
