@@ -157,14 +157,14 @@ fn short_batches() -> Vec<Subject> {
     use lockswap_locks::numa::{
         ahmcs::AhmcsLock, cna::CnaLock, cna_opt::CnaOptLock, cohort::Cohort, fissile::FissileLock, hmcs::HmcsLock,
     };
-    use lockswap_locks::queue::mcs::{McsQueue, McsSpin};
-    use lockswap_locks::queue::stp::Stp;
+    use lockswap_locks::queue::barging::Barging;
+    use lockswap_locks::queue::mcs::{McsSpin, McsStp};
 
     type CnaShort<P> = CnaLock<P, 1>;
     type CnaOptShort<P> = CnaOptLock<P, 3, 2>;
     type CBoMcsSpin<P> = Cohort<P, Backoff<P>, McsSpin<P>, 1>;
-    type CBoMcsQueue<P> = Cohort<P, Backoff<P>, McsQueue<P>, 1>;
-    type CBoMcsStp<P> = Stp<P, CBoMcsQueue<P>, 0>;
+    type CBoMcsStp<P> = Cohort<P, Backoff<P>, McsStp<P>, 1>;
+    type CBoMcsStpBarging<P> = Barging<P, CBoMcsStp<P>, 0>;
     type CPtlTkt<P> = Cohort<P, Partitioned<P>, Ticket<P>, 1>;
     type CTktTkt<P> = Cohort<P, Ticket<P>, Ticket<P>, 1>;
     type Hmcs<P> = HmcsLock<P, 2>;
@@ -176,8 +176,8 @@ fn short_batches() -> Vec<Subject> {
         mutex!("cna", "mean of 2 local hand-offs", CnaShort),
         mutex!("cna-opt", "at most 3 local hand-offs", CnaOptShort),
         mutex!("c-bo-mcs_spin", "batch 1", CBoMcsSpin),
-        mutex!("c-bo-mcs_stp", "the queue alone, batch 1", CBoMcsQueue),
-        mutex!("c-bo-mcs_stp", "claims at once, batch 1", CBoMcsStp),
+        mutex!("c-bo-mcs_stp", "batch 1", CBoMcsStp),
+        mutex!("c-bo-mcs_stp-barging", "claims at once, batch 1", CBoMcsStpBarging),
         mutex!("c-ptl-tkt", "batch 1", CPtlTkt),
         mutex!("c-tkt-tkt", "batch 1", CTktTkt),
         mutex!("hmcs", "threshold 2", Hmcs),
@@ -193,7 +193,7 @@ fn short_waits() -> Vec<Subject> {
     use lockswap_locks::flat::{mutexee::MutexeeLock, partitioned::GrantArray, ticket::TicketLock, twa::TwaLock};
     use lockswap_locks::load_control::{malthusian::Malthusian, mcs_timepub};
     use lockswap_locks::numa::{hbo::HboLock, hticket::HTicket};
-    use lockswap_locks::queue::{clh::ClhQueue, k42::K42Queue, mcs::McsQueue, stp::Stp};
+    use lockswap_locks::queue::{barging::Barging, k42::K42Stp, mcs::McsStp};
     use lockswap_locks::queue::{hapax::HapaxLock, reciprocating::ReciprocatingLock};
     use lockswap_locks::waiting::{Spin, SpinThenPark};
 
@@ -223,12 +223,10 @@ fn short_waits() -> Vec<Subject> {
     type HTicketShort<P> = HTicket<P, 2, 2>;
     type HapaxShort<P> = HapaxLock<P, 2>;
     type MalthSpinShort<P> = Malthusian<P, Spin, 2>;
-    type MalthQueue<P> = Malthusian<P, SpinThenPark, 2>;
-    type MalthStpShort<P> = Stp<P, MalthQueue<P>, 1>;
-    type McsStpAtOnce<P> = Stp<P, McsQueue<P>, 0>;
-    type McsStpOnce<P> = Stp<P, McsQueue<P>, 1>;
-    type ClhStpAtOnce<P> = Stp<P, ClhQueue<P>, 0>;
-    type ClhStpOnce<P> = Stp<P, ClhQueue<P>, 1>;
+    type MalthStpShort<P> = Malthusian<P, SpinThenPark, 2>;
+    type MalthBargingShort<P> = Barging<P, MalthStpShort<P>, 1>;
+    type McsBargingAtOnce<P> = Barging<P, McsStp<P>, 0>;
+    type McsBargingOnce<P> = Barging<P, McsStp<P>, 1>;
     type ReciprocatingStp<P> = ReciprocatingLock<P, SpinThenPark>;
     type McsTpShort<P> = mcs_timepub::McsTp<P, TinyTimes>;
     type McsTpHasty<P> = mcs_timepub::McsTp<P, Hasty>;
@@ -242,15 +240,11 @@ fn short_waits() -> Vec<Subject> {
         mutex!("hticket-ls", "2 nodes, batch 2", HTicketShort),
         mutex!("hapax", "counts of 2 bits", HapaxShort),
         mutex!("malth_spin", "grafts every 2nd time", MalthSpinShort),
-        mutex!("malth_stp", "the queue alone, grafts every 2nd time", MalthQueue),
-        mutex!("malth_stp", "grafts every 2nd time, claims after one sleep", MalthStpShort),
-        mutex!("mcs_stp", "the queue alone", McsQueue),
-        mutex!("mcs_stp", "claims at once", McsStpAtOnce),
-        mutex!("mcs_stp", "claims after one sleep", McsStpOnce),
-        mutex!("clh_stp", "the queue alone", ClhQueue),
-        mutex!("clh_stp", "claims at once", ClhStpAtOnce),
-        mutex!("clh_stp", "claims after one sleep", ClhStpOnce),
-        mutex!("k42", "parking", K42Queue),
+        mutex!("malth_stp", "grafts every 2nd time", MalthStpShort),
+        mutex!("malth_stp-barging", "grafts every 2nd time, claims after one sleep", MalthBargingShort),
+        mutex!("mcs_stp-barging", "claims at once", McsBargingAtOnce),
+        mutex!("mcs_stp-barging", "claims after one sleep", McsBargingOnce),
+        mutex!("k42", "parking", K42Stp),
         mutex!("reciprocating", "parking", ReciprocatingStp),
         mutex!("mcs-timepub", "short times", McsTpShort),
         mutex!("mcs-timepub", "nobody waits for long", McsTpHasty),

@@ -77,6 +77,8 @@ pub enum Setting {
     Fairness,
     /// `patience`
     Patience,
+    /// `sleeps`
+    Sleeps,
     /// `shortest`
     Shortest,
     /// `longest`
