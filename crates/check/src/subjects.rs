@@ -6,6 +6,7 @@ use lockswap_conformance::routed;
 use lockswap_conformance::small::{self, Scenario};
 use lockswap_locks::for_each_lock;
 use lockswap_locks::registry::Role;
+use lockswap_platform::{Hierarchy, Platform};
 
 /// A lock and its scenarios on both machines.
 pub struct Subject {
@@ -154,7 +155,7 @@ fn short_routes() -> Vec<Subject> {
 fn short_batches() -> Vec<Subject> {
     use lockswap_locks::flat::{backoff::Backoff, partitioned::Partitioned, ticket::Ticket};
     use lockswap_locks::load_control::gcr::Gcr;
-    use lockswap_locks::numa::{ahmcs::AhmcsLock, cna, cohort::Cohort, fissile::FissileLock, hmcs::HmcsLock};
+    use lockswap_locks::numa::{ahmcs::AhmcsLock, cna, cohort::Cohort, fissile::FissileLock, hmcs};
     use lockswap_locks::queue::mcs::{McsQueue, McsSpin};
     use lockswap_locks::queue::stp::Stp;
 
@@ -174,6 +175,26 @@ fn short_batches() -> Vec<Subject> {
         const OPTIMISED: bool = true;
         const SHUFFLE_ONE_IN: u32 = 2;
     }
+    struct Twice;
+    impl hmcs::Form for Twice {
+        const THRESHOLDS: [u32; 2] = [2, 2];
+    }
+    /// Threads 0 and 2 share an inner group, and all of them the outer one.
+    struct OneOuter;
+    impl hmcs::Form for OneOuter {
+        const THRESHOLDS: [u32; 2] = [1, 2];
+        fn place<P: Platform>() -> Hierarchy {
+            Hierarchy { inner: P::cpu() % 2, outer: Some(0) }
+        }
+    }
+    /// Threads 0 and 2 share both groups; thread 1 is alone.
+    struct TwoOuter;
+    impl hmcs::Form for TwoOuter {
+        const THRESHOLDS: [u32; 2] = [2, 1];
+        fn place<P: Platform>() -> Hierarchy {
+            Hierarchy { inner: P::cpu() % 2, outer: Some(P::cpu() % 2) }
+        }
+    }
     type CnaShort<P> = cna::CnaLock<P, Plain>;
     type CnaOptShort<P> = cna::CnaLock<P, Optimised>;
     type CBoMcsSpin<P> = Cohort<P, Backoff<P>, McsSpin<P>, 1>;
@@ -181,8 +202,12 @@ fn short_batches() -> Vec<Subject> {
     type CBoMcsStp<P> = Stp<P, CBoMcsQueue<P>, 0>;
     type CPtlTkt<P> = Cohort<P, Partitioned<P>, Ticket<P>, 1>;
     type CTktTkt<P> = Cohort<P, Ticket<P>, Ticket<P>, 1>;
-    type Hmcs<P> = HmcsLock<P, 2>;
-    type Ahmcs<P> = AhmcsLock<P, 2>;
+    type Hmcs<P> = hmcs::HmcsLock<P, Twice>;
+    type HmcsOneOuter<P> = hmcs::HmcsLock<P, OneOuter>;
+    type HmcsTwoOuter<P> = hmcs::HmcsLock<P, TwoOuter>;
+    type Ahmcs<P> = AhmcsLock<P, Twice>;
+    type AhmcsOneOuter<P> = AhmcsLock<P, OneOuter>;
+    type AhmcsTwoOuter<P> = AhmcsLock<P, TwoOuter>;
     type Fissile<P> = FissileLock<P, 1>;
     type GcrOne<P> = Gcr<P, McsSpin<P>, 1, 2>;
     type GcrTwo<P> = Gcr<P, McsSpin<P>, 2, 2>;
@@ -195,7 +220,11 @@ fn short_batches() -> Vec<Subject> {
         mutex!("c-ptl-tkt", "batch 1", CPtlTkt),
         mutex!("c-tkt-tkt", "batch 1", CTktTkt),
         mutex!("hmcs", "threshold 2", Hmcs),
+        mutex!("hmcs", "three levels, thresholds 1 and 2", HmcsOneOuter),
+        mutex!("hmcs", "three levels, thresholds 2 and 1", HmcsTwoOuter),
         mutex!("ahmcs", "threshold 2", Ahmcs),
+        mutex!("ahmcs", "three levels, thresholds 1 and 2", AhmcsOneOuter),
+        mutex!("ahmcs", "three levels, thresholds 2 and 1", AhmcsTwoOuter),
         mutex!("fissile", "patient for one look", Fissile),
         mutex!("gcr", "promotes every 2nd time", GcrOne),
         mutex!("gcr", "two active, promotes every 2nd time", GcrTwo),
