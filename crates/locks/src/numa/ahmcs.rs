@@ -23,10 +23,11 @@
 //! for each inner group, whose threads see the same queues. The paper moves one level up for a thread that has waited for
 //! others at the parent and left the lock to others there; here the second is enough, which is to be seen at the release.
 
-use super::hmcs::{Form, Level, Machine, Tree, INNER};
+use super::hmcs::{parameters, Form, Level, Machine, Tree, INNER};
 use super::level::{QNode, COHORT_START};
-use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::line::Line;
+use crate::parameters::Parameters;
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
 use core::array::from_fn;
 use lockswap_platform::{AtomicInt, Ordering, Platform};
@@ -38,6 +39,13 @@ pub struct Node<P: Platform> {
     /// The inner group of the thread, and the [`Level`] where it began. Relaxed: they belong to the acquisition.
     group: P::U32,
     began: P::U32,
+}
+
+impl<P: Platform> Node<P> {
+    #[inline]
+    fn began(&self) -> Level {
+        Level::of(self.began.load(Ordering::Relaxed))
+    }
 }
 
 impl<P: Platform> Context for Node<P> {
@@ -75,9 +83,10 @@ impl<P: Platform, F: Form> AhmcsLock<P, F> {
     /// Learns from the queues that the holder sees where its group should begin next time.
     ///
     /// # Safety
-    /// The lock is held through `cx`, from `began` on.
+    /// The lock is held through `cx`.
     #[inline]
-    unsafe fn learn(&self, began: Level, cx: &Node<P>) {
+    unsafe fn learn(&self, cx: &Node<P>) {
+        let began = cx.began();
         let next = cx.queue.next();
         // SAFETY: as for this call; a waiter's node stays until it is granted its turn.
         let better = unsafe {
@@ -118,7 +127,10 @@ unsafe impl<P: Platform, F: Form> RawLock<P> for AhmcsLock<P, F> {
         timed: Timed::Poll,
         summary: "HMCS whose threads skip the queues of their groups where these have not paid off",
         paper: "Chabbi, Mellor-Crummey: PPoPP 2016",
+        asks: Asks::LOCALITY,
+        ..LockInfo::PLAIN
     };
+    const PARAMETERS: Parameters = parameters::<F>();
     type Ctx = Node<P>;
 
     fn new() -> Self {
@@ -148,19 +160,33 @@ unsafe impl<P: Platform, F: Form> RawLock<P> for AhmcsLock<P, F> {
 
     #[inline]
     unsafe fn unlock(&self, cx: &Node<P>) {
-        let began = Level::of(cx.began.load(Ordering::Relaxed));
         // SAFETY: as for this call.
         unsafe {
-            self.learn(began, cx);
-            // LAST: the lock may be destroyed after this.
-            self.tree.release_from(began, &cx.queue);
+            if !self.unlock_alone(cx) {
+                self.hand_over(cx);
+            }
         }
+    }
+
+    #[inline]
+    unsafe fn has_heir(&self, cx: &Node<P>) -> bool {
+        // SAFETY: as for this call.
+        unsafe { self.tree.has_heir(cx.began(), &cx.queue) }
     }
 
     #[inline]
     unsafe fn unlock_alone(&self, cx: &Node<P>) -> bool {
         // SAFETY: as for this call.
-        unsafe { self.tree.is_at_root(&cx.queue) && cx.queue.leave_alone() }
+        unsafe { self.tree.unlock_alone(cx.began(), &cx.queue) }
+    }
+
+    #[inline]
+    unsafe fn hand_over(&self, cx: &Node<P>) {
+        // SAFETY: as for this call.
+        unsafe {
+            self.learn(cx);
+            self.tree.hand_over(cx.began(), &cx.queue);
+        }
     }
 }
 

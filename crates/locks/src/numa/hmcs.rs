@@ -8,8 +8,8 @@
 //!
 //! A thread acquires its inner group's queue, then that of the outer group, then the root; it waits in each behind others
 //! of the same group. The holder passes the lock, and with it the places of its group higher up, to the next thread of its
-//! inner group, `THRESHOLDS[0]` acquisitions in a row; then it releases the outer group's queue, in which the next inner
-//! group has its turn, up to `THRESHOLDS[1]` in a row, before the root is released. So a machine has its short hand-offs
+//! inner group, `threshold` acquisitions in a row; then it releases the outer group's queue, in which the next inner
+//! group has its turn, up to `outer-threshold` in a row, before the root is released. So a machine has its short hand-offs
 //! most often, its long ones least.
 //!
 //! The levels are those of the machine ([`Platform::hierarchy`]): three where last-level caches lie in NUMA nodes, or nodes
@@ -30,8 +30,9 @@
 //! releasing thread touches the lock after another group may have acquired it, which `is_quiet` tells.
 
 use super::level::{HNode, QNode, ACQUIRE_PARENT, COHORT_START};
-use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::line::Line;
+use crate::parameters::{Default, Parameter, Parameters, Setting, Values};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use core::array::from_fn;
 use core::marker::PhantomData;
@@ -51,6 +52,32 @@ pub trait Form: Send + Sync + 'static {
     #[inline]
     fn place<P: Platform>() -> Hierarchy {
         P::hierarchy()
+    }
+}
+
+/// The parameters of a lock with these bounds.
+pub(super) const fn parameters<F: Form>() -> Parameters {
+    Parameters {
+        own: const {
+            &[
+                Parameter {
+                    key: "threshold",
+                    values: Values::Number(Setting::Threshold, 1, 1_000_000_000, "acquisitions"),
+                    default: Default::Number(F::THRESHOLDS[0]),
+                    summary: "acquisitions in a row inside a last-level cache, or a NUMA node of one",
+                    source: "Guiroux, Lachaize, Quema: ATC 2016, the authors' code",
+                },
+                Parameter {
+                    key: "outer-threshold",
+                    values: Values::Number(Setting::OuterThreshold, 1, 1_000_000_000, "turns"),
+                    default: Default::Number(F::THRESHOLDS[1]),
+                    summary: "turns in a row of caches inside a NUMA node, or of nodes inside a package",
+                    source:
+                        "as the threshold below: Chabbi, Fagan, Mellor-Crummey, PPoPP 2015, have one for each level",
+                },
+            ]
+        },
+        inside: &[],
     }
 }
 
@@ -143,61 +170,81 @@ impl<P: Platform, F: Form> Tree<P, F> {
         unsafe { cx.enqueue_alone(&self.root) }
     }
 
-    /// Releases the lock, which was acquired from `level` on.
+    /// Whether the release of a lock that was acquired from `level` on is sure to grant it to a thread that waits behind.
     ///
     /// # Safety
-    /// As for [`RawLock::unlock`].
+    /// As for [`RawLock::has_heir`].
     #[inline]
-    pub(super) unsafe fn release_from(&self, level: Level, cx: &QNode<P>) {
+    pub(super) unsafe fn has_heir(&self, level: Level, cx: &QNode<P>) -> bool {
+        cx.has_next() && (level == Level::Root || cx.status() < Self::threshold(level))
+    }
+
+    /// Releases the lock, which was acquired from `level` on, if that is the root and nobody waits there.
+    ///
+    /// # Safety
+    /// As for [`RawLock::unlock_alone`].
+    #[inline]
+    pub(super) unsafe fn unlock_alone(&self, level: Level, cx: &QNode<P>) -> bool {
+        // SAFETY: as for this call.
+        level == Level::Root && unsafe { cx.leave_alone() }
+    }
+
+    /// Releases the lock, which was acquired from `level` on; if that is the root, somebody waits there.
+    ///
+    /// # Safety
+    /// As for [`RawLock::hand_over`].
+    #[inline]
+    pub(super) unsafe fn hand_over(&self, level: Level, cx: &QNode<P>) {
         // SAFETY: as for this call.
         unsafe {
             match level {
-                Level::Root => cx.leave(COHORT_START),
-                Level::Outer => self.release(cx, &F::THRESHOLDS[1..]),
-                Level::Inner => self.release(cx, &F::THRESHOLDS),
+                // LAST: the lock may be destroyed when the waiter has acquired.
+                Level::Root => cx.leave_to_next(COHORT_START),
+                _ => self.release(level, cx),
             }
         }
     }
 
-    /// Passes the lock on inside the queue of `cx`; or, if nobody waits there or its turn is over, releases the parent,
-    /// then the queue. `thresholds` are those of this level and of the levels above.
+    /// Passes the lock on inside the queue of `cx`, which is one of `level`. If nobody waits there, or the turn of its group
+    /// is over, releases the queue above, then this one.
     ///
     /// # Safety
-    /// `cx` is the first of its queue, and all above are held, too.
-    unsafe fn release(&self, cx: &QNode<P>, thresholds: &[u32]) {
-        // SAFETY: `cx` is in a queue of this lock.
-        let h = unsafe { cx.home() };
-        let (threshold, above) = match thresholds.split_first() {
-            Some((threshold, above)) if !self.is_root(h) => (*threshold, above),
-            // LAST: the lock may be destroyed after this, unless a queue below is not empty.
-            // SAFETY: as for this call.
-            _ => return unsafe { cx.leave(COHORT_START) },
-        };
+    /// `cx` is the first of its queue, and the queues above are held, too.
+    unsafe fn release(&self, level: Level, cx: &QNode<P>) {
         let (in_a_row, next) = (cx.status(), cx.next());
-        // SAFETY: as for this call; the next one waits, and the place in the parent's queue belongs to the holder.
+        // SAFETY: as for this call; the next one waits, and the place in the queue above belongs to the holder.
         unsafe {
-            if in_a_row < threshold && !next.is_null() {
+            if in_a_row < Self::threshold(level) && !next.is_null() {
                 // LAST: the lock may be destroyed when the waiter has acquired.
                 return (*next).grant(in_a_row + 1);
             }
-            self.release(h.node(), above);
+            let place = cx.home().node();
+            if self.is_at_root(place) {
+                place.leave(COHORT_START);
+            } else {
+                self.release(Level::Outer, place);
+            }
             // Others may hold the lock now, but it is not quiet, because `cx` is still in its queue.
+            // LAST: the lock may be destroyed after this.
             cx.leave(ACQUIRE_PARENT);
         }
     }
 
-    fn is_root(&self, h: &HNode<P>) -> bool {
-        ptr::eq(h, &raw const self.root.0)
+    fn threshold(level: Level) -> u32 {
+        match level {
+            Level::Inner => Setting::Threshold.number::<P>(F::THRESHOLDS[0]),
+            _ => Setting::OuterThreshold.number::<P>(F::THRESHOLDS[1]),
+        }
     }
 
-    /// Whether the acquisition of `cx` began at the root.
+    /// Whether the node is in the queue of the root.
     ///
     /// # Safety
-    /// The lock is held through `cx`.
+    /// It is in a queue of this lock.
     #[inline]
-    pub(super) unsafe fn is_at_root(&self, cx: &QNode<P>) -> bool {
+    pub(super) unsafe fn is_at_root(&self, node: &QNode<P>) -> bool {
         // SAFETY: as for this call.
-        self.is_root(unsafe { cx.home() })
+        ptr::eq(unsafe { node.home() }, &raw const self.root.0)
     }
 
     pub(super) fn is_quiet(&self) -> bool {
@@ -229,7 +276,10 @@ unsafe impl<P: Platform, F: Form> RawLock<P> for HmcsLock<P, F> {
         timed: Timed::Poll,
         summary: "a tree of MCS queues, one for each group of CPUs at each of two or three levels",
         paper: "Chabbi, Fagan, Mellor-Crummey: PPoPP 2015, sec. 4",
+        asks: Asks::LOCALITY,
+        ..LockInfo::PLAIN
     };
+    const PARAMETERS: Parameters = parameters::<F>();
     type Ctx = QNode<P>;
 
     fn new() -> Self {
@@ -252,16 +302,45 @@ unsafe impl<P: Platform, F: Form> RawLock<P> for HmcsLock<P, F> {
     unsafe fn unlock(&self, cx: &QNode<P>) {
         // SAFETY: as for this call.
         unsafe {
-            let level = if self.tree.is_at_root(cx) { Level::Root } else { Level::Inner };
-            // LAST: the lock may be destroyed after this.
-            self.tree.release_from(level, cx);
+            let level = self.level_of(cx);
+            if !self.tree.unlock_alone(level, cx) {
+                self.tree.hand_over(level, cx);
+            }
         }
+    }
+
+    #[inline]
+    unsafe fn has_heir(&self, cx: &QNode<P>) -> bool {
+        // SAFETY: as for this call.
+        unsafe { self.tree.has_heir(self.level_of(cx), cx) }
     }
 
     #[inline]
     unsafe fn unlock_alone(&self, cx: &QNode<P>) -> bool {
         // SAFETY: as for this call.
-        unsafe { self.tree.is_at_root(cx) && cx.leave_alone() }
+        unsafe { self.tree.unlock_alone(self.level_of(cx), cx) }
+    }
+
+    #[inline]
+    unsafe fn hand_over(&self, cx: &QNode<P>) {
+        // SAFETY: as for this call.
+        unsafe { self.tree.hand_over(self.level_of(cx), cx) };
+    }
+}
+
+impl<P: Platform, F: Form> HmcsLock<P, F> {
+    /// Where the acquisition of `cx` began.
+    ///
+    /// # Safety
+    /// The lock is held through `cx`.
+    #[inline]
+    unsafe fn level_of(&self, cx: &QNode<P>) -> Level {
+        // SAFETY: as for this call.
+        if unsafe { self.tree.is_at_root(cx) } {
+            Level::Root
+        } else {
+            Level::Inner
+        }
     }
 }
 

@@ -125,8 +125,7 @@ impl<P: Platform> QNode<P> {
     /// The node is the first of its queue, and the caller is its owner.
     #[inline]
     pub(super) unsafe fn leave_alone(&self) -> bool {
-        // Relaxed: a successor that is linked is looked at later.
-        self.next.load(Ordering::Relaxed).is_null()
+        !self.has_next()
             // ORDER(hand-off): Release pairs with the Acquire of the next swap; publishes the critical section, and that
             // the node is not used any more.
             // LAST: where this is the root, the lock may be destroyed after this exchange.
@@ -172,6 +171,13 @@ impl<P: Platform> QNode<P> {
         // ORDER(hand-off): Release pairs with the Acquire in `wait_behind`; publishes the critical section.
         // LAST: the node's owner may release and destroy the lock after this store.
         self.status.store(status, Ordering::Release);
+    }
+
+    /// Whether a successor has linked in.
+    #[inline]
+    pub(super) fn has_next(&self) -> bool {
+        // Relaxed: only asked for; who follows the link loads it again.
+        !self.next.load(Ordering::Relaxed).is_null()
     }
 
     /// The next in the queue, null if none has linked in.
