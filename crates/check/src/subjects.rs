@@ -6,6 +6,7 @@ use lockswap_conformance::routed;
 use lockswap_conformance::small::{self, Scenario};
 use lockswap_locks::for_each_lock;
 use lockswap_locks::registry::Role;
+use lockswap_platform::{Hierarchy, Platform};
 
 /// A lock and its scenarios on both machines.
 pub struct Subject {
@@ -155,11 +156,31 @@ fn short_batches() -> Vec<Subject> {
     use lockswap_locks::flat::{backoff::Backoff, partitioned::Partitioned, ticket::Ticket};
     use lockswap_locks::load_control::gcr::Gcr;
     use lockswap_locks::numa::{
-        ahmcs::AhmcsLock, cna::CnaLock, cna_opt::CnaOptLock, cohort::Cohort, fissile::FissileLock, hmcs::HmcsLock,
+        ahmcs::AhmcsLock, cna::CnaLock, cna_opt::CnaOptLock, cohort::Cohort, fissile::FissileLock, hmcs,
     };
     use lockswap_locks::queue::barging::Barging;
     use lockswap_locks::queue::mcs::{McsSpin, McsStp};
 
+    struct Twice;
+    impl hmcs::Form for Twice {
+        const THRESHOLDS: [u32; 2] = [2, 2];
+    }
+    /// Threads 0 and 2 share an inner group, and all of them the outer one.
+    struct OneOuter;
+    impl hmcs::Form for OneOuter {
+        const THRESHOLDS: [u32; 2] = [1, 2];
+        fn place<P: Platform>() -> Hierarchy {
+            Hierarchy { inner: P::cpu() % 2, outer: Some(0) }
+        }
+    }
+    /// Threads 0 and 2 share both groups; thread 1 is alone.
+    struct TwoOuter;
+    impl hmcs::Form for TwoOuter {
+        const THRESHOLDS: [u32; 2] = [2, 1];
+        fn place<P: Platform>() -> Hierarchy {
+            Hierarchy { inner: P::cpu() % 2, outer: Some(P::cpu() % 2) }
+        }
+    }
     type CnaShort<P> = CnaLock<P, 1>;
     type CnaOptShort<P> = CnaOptLock<P, 3, 2>;
     type CBoMcsSpin<P> = Cohort<P, Backoff<P>, McsSpin<P>, 1>;
@@ -167,8 +188,12 @@ fn short_batches() -> Vec<Subject> {
     type CBoMcsStpBarging<P> = Barging<P, CBoMcsStp<P>, 0>;
     type CPtlTkt<P> = Cohort<P, Partitioned<P>, Ticket<P>, 1>;
     type CTktTkt<P> = Cohort<P, Ticket<P>, Ticket<P>, 1>;
-    type Hmcs<P> = HmcsLock<P, 2>;
-    type Ahmcs<P> = AhmcsLock<P, 2>;
+    type Hmcs<P> = hmcs::HmcsLock<P, Twice>;
+    type HmcsOneOuter<P> = hmcs::HmcsLock<P, OneOuter>;
+    type HmcsTwoOuter<P> = hmcs::HmcsLock<P, TwoOuter>;
+    type Ahmcs<P> = AhmcsLock<P, Twice>;
+    type AhmcsOneOuter<P> = AhmcsLock<P, OneOuter>;
+    type AhmcsTwoOuter<P> = AhmcsLock<P, TwoOuter>;
     type Fissile<P> = FissileLock<P, 1>;
     type GcrOne<P> = Gcr<P, McsSpin<P>, 1, 2>;
     type GcrTwo<P> = Gcr<P, McsSpin<P>, 2, 2>;
@@ -181,7 +206,11 @@ fn short_batches() -> Vec<Subject> {
         mutex!("c-ptl-tkt", "batch 1", CPtlTkt),
         mutex!("c-tkt-tkt", "batch 1", CTktTkt),
         mutex!("hmcs", "threshold 2", Hmcs),
+        mutex!("hmcs", "three levels, thresholds 1 and 2", HmcsOneOuter),
+        mutex!("hmcs", "three levels, thresholds 2 and 1", HmcsTwoOuter),
         mutex!("ahmcs", "threshold 2", Ahmcs),
+        mutex!("ahmcs", "three levels, thresholds 1 and 2", AhmcsOneOuter),
+        mutex!("ahmcs", "three levels, thresholds 2 and 1", AhmcsTwoOuter),
         mutex!("fissile", "patient for one look", Fissile),
         mutex!("gcr", "promotes every 2nd time", GcrOne),
         mutex!("gcr", "two active, promotes every 2nd time", GcrTwo),

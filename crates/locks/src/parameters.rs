@@ -71,6 +71,8 @@ pub enum Setting {
     LlcBatch,
     /// `threshold`
     Threshold,
+    /// `outer-threshold`
+    OuterThreshold,
     /// `shuffle`
     Shuffle,
     /// `fairness`

@@ -8,7 +8,8 @@ mod wait;
 pub mod window;
 
 use crate::{
-    topology, AtomicInt, AtomicPtrCell, Clock, CoreKind, DataCell, Deadline, Ns, Ordering, Platform, SharedTable, Wake,
+    topology, AtomicInt, AtomicPtrCell, Clock, CoreKind, DataCell, Deadline, Hierarchy, Ns, Ordering, Platform,
+    SharedTable, Wake,
 };
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU8, AtomicUsize};
@@ -213,6 +214,12 @@ impl Platform for Native {
     #[inline]
     fn llc() -> u32 {
         topology::place(rseq::cpu()).llc().unwrap_or_else(rseq::node)
+    }
+
+    #[inline]
+    fn hierarchy() -> Hierarchy {
+        let unknown = || Hierarchy { inner: rseq::node(), outer: None };
+        topology::place(rseq::cpu()).hierarchy().unwrap_or_else(unknown)
     }
 
     #[inline]
