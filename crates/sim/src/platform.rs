@@ -4,7 +4,9 @@ use crate::engine::{self, access, schedule};
 use crate::machine::Ps;
 use crate::word::{self, At, Memory, Place};
 use lockswap_platform::window::LONGEST;
-use lockswap_platform::{AtomicInt, Clock, CoreKind, Deadline, Ns, Ordering, Platform, SharedTable, Wake, MAX_RANKS};
+use lockswap_platform::{
+    AtomicInt, Clock, CoreKind, Deadline, Ns, Ordering, Platform, SharedTable, Wake, MAX_RANKS, SETTINGS,
+};
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
 
@@ -63,6 +65,8 @@ thread_local! {
     static TABLES: Cell<[Option<&'static Table>; 2]> = const { Cell::new([None, None]) };
     /// The reorder windows of threads inside an epoch.
     static WINDOWS: RefCell<Vec<Option<Ns>>> = const { RefCell::new(Vec::new()) };
+    /// Values of the lock's parameters, see [`Platform::setting`].
+    static CHOSEN: Cell<[Option<u64>; SETTINGS]> = const { Cell::new([None; SETTINGS]) };
     /// The reorder window of all others.
     static LONGEST_WINDOW: Cell<Ns> = const { Cell::new(LONGEST) };
 }
@@ -76,6 +80,13 @@ pub(crate) fn set_window(window: Option<Ns>) {
         }
         windows[thread] = window;
     });
+}
+
+/// From now on the lock's parameters have these values, by their numbers, and no others.
+pub(crate) fn choose_settings(chosen: impl Iterator<Item = (usize, u64)>) {
+    let mut values = [None; SETTINGS];
+    chosen.for_each(|(number, value)| values[number] = Some(value));
+    CHOSEN.set(values);
 }
 
 /// From now on reorder windows are so long where no other is set.
@@ -225,6 +236,17 @@ impl Platform for Sim {
     fn reorder_window() -> Ns {
         let thread = engine::current() as usize;
         WINDOWS.with_borrow(|windows| windows.get(thread).copied().flatten()).unwrap_or(LONGEST_WINDOW.get())
+    }
+
+    /// As the machine's figures have it: the system calls, the wake-up, and the switches.
+    fn spins_before_park() -> u32 {
+        let costs = &engine::machine().costs;
+        let round_trip = costs.park + costs.unpark + costs.wake + 2 * costs.switch;
+        u32::try_from(round_trip / costs.pause.max(1)).unwrap_or(u32::MAX)
+    }
+
+    fn setting(number: usize) -> Option<u64> {
+        CHOSEN.get()[number]
     }
 
     fn compute(steps: u64) {

@@ -19,7 +19,7 @@
 //!
 //! Deviations: the paper says no more than the words above, so all of it is ours.
 
-use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
 use core::ptr::{from_ref, null_mut, without_provenance_mut};
 use lockswap_platform::{AtomicInt, AtomicPtrCell, Ordering, Platform};
@@ -212,6 +212,8 @@ unsafe impl<P: Platform> RawLock<P> for RonList<P> {
         timed: Timed::Poll,
         summary: "RON on a list: a waiter sorts those who arrive by their place on the route",
         paper: "Lo et al.: OSDI 2023, sec. 9",
+        asks: Asks::ROUTE,
+        ..LockInfo::PLAIN
     };
     type Ctx = Node<P>;
 
@@ -229,25 +231,32 @@ unsafe impl<P: Platform> RawLock<P> for RonList<P> {
     #[inline]
     unsafe fn unlock(&self, cx: &Node<P>) {
         // SAFETY: as for this call.
-        if !unsafe { self.unlock_alone(cx) } {
-            self.hand_over(cx);
+        unsafe {
+            if !self.unlock_alone(cx) {
+                self.hand_over(cx);
+            }
         }
     }
 
     #[inline]
-    unsafe fn unlock_alone(&self, cx: &Node<P>) -> bool {
+    unsafe fn has_heir(&self, cx: &Node<P>) -> bool {
         // Relaxed: written by the thread that acquired the lock.
-        cx.next.load(Ordering::Relaxed).is_null()
+        !cx.next.load(Ordering::Relaxed).is_null()
+    }
+
+    #[inline]
+    unsafe fn unlock_alone(&self, cx: &Node<P>) -> bool {
+        // SAFETY: as for this call.
+        let has_heir = unsafe { self.has_heir(cx) };
+        !has_heir
             // ORDER(hand-off): Release pairs with the Acquire in `take_free`; publishes the critical section.
             // LAST: the lock may be destroyed after this exchange.
             && self.arrivals.compare_exchange(Self::held(), null_mut(), Ordering::Release).is_ok()
     }
-}
 
-impl<P: Platform> RonList<P> {
     #[cold]
     #[inline(never)]
-    fn hand_over(&self, cx: &Node<P>) {
+    unsafe fn hand_over(&self, cx: &Node<P>) {
         // Relaxed, all of them: written by the thread that acquired the lock, or by this one.
         if cx.next.load(Ordering::Relaxed).is_null() {
             // Nobody waited when this thread became the holder, so that nobody is the next: all who wait have arrived since.

@@ -14,7 +14,8 @@
 //! two read-modify-writes, one when a thread comes and one when it takes the lock, where the paper's takes three.
 
 use super::ron::{Routed, WaitArray};
-use super::PerCpu;
+use super::{per_line, PerCpu};
+use crate::parameters::Parameters;
 use lockswap_platform::{AtomicInt, Ordering, Platform, MAX_RANKS};
 
 /// An element of WaitArray.
@@ -50,6 +51,7 @@ impl<P: Platform, const N: usize> WaitArray<P> for Counts<P, N> {
     const SUMMARY: &'static str =
         "the lock travels along a route through the CPUs; on each, one of its waiters takes it";
     const PAPER: &'static str = "Lo et al.: OSDI 2023, alg. 3";
+    const PARAMETERS: Parameters = Parameters { own: &[per_line::<[u32; 2]>()], inside: &[] };
 
     fn new() -> Self {
         Counts(PerCpu::new(|| PLock { came: P::U32::new(0), lock: P::U32::new(0) }))
@@ -57,12 +59,12 @@ impl<P: Platform, const N: usize> WaitArray<P> for Counts<P, N> {
 
     fn enter(&self, _: usize, tsp_id: usize) -> Option<usize> {
         // ORDER(last look): SeqCst, as said in `ron.rs`.
-        self.0.at(tsp_id).came.fetch_add(1, Ordering::SeqCst);
+        self.0.at::<P>(tsp_id).came.fetch_add(1, Ordering::SeqCst);
         Some(tsp_id)
     }
 
     fn take_grant(&self, _: usize, element: usize) -> bool {
-        let lock = &self.0.at(element).lock;
+        let lock = &self.0.at::<P>(element).lock;
         // Relaxed: spares waiters an exchange that would fail.
         let found = lock.load(Ordering::Relaxed);
         // ORDER(grant): Acquire pairs with the Release in `grant`.
@@ -72,12 +74,12 @@ impl<P: Platform, const N: usize> WaitArray<P> for Counts<P, N> {
 
     // Relaxed, here and below: only holders write `lock`, and each has synchronised with the one before.
     fn leave(&self, _: usize, element: usize) {
-        let lock = &self.0.at(element).lock;
+        let lock = &self.0.at::<P>(element).lock;
         lock.store(lock.load(Ordering::Relaxed).wrapping_add(LEFT), Ordering::Relaxed);
     }
 
     fn forget_holder(&self, _: usize, element: usize) -> bool {
-        let lock = &self.0.at(element).lock;
+        let lock = &self.0.at::<P>(element).lock;
         let found = lock.load(Ordering::Relaxed);
         let is_here = found & BITS == TAKEN;
         if is_here {
@@ -87,7 +89,7 @@ impl<P: Platform, const N: usize> WaitArray<P> for Counts<P, N> {
     }
 
     fn has_waiter(&self, _: usize, element: usize) -> bool {
-        let PLock { came, lock } = self.0.at(element);
+        let PLock { came, lock } = self.0.at::<P>(element);
         // ORDER(last look): SeqCst, as said in `ron.rs`.
         let came = came.load(Ordering::SeqCst);
         // The two counts agree in as many bits as `lock` has for its own.
@@ -95,7 +97,7 @@ impl<P: Platform, const N: usize> WaitArray<P> for Counts<P, N> {
     }
 
     fn grant(&self, _: usize, element: usize) {
-        let lock = &self.0.at(element).lock;
+        let lock = &self.0.at::<P>(element).lock;
         let found = lock.load(Ordering::Relaxed);
         // ORDER(grant): Release pairs with the Acquire in `take_grant`; publishes the critical section.
         // LAST: the lock may be destroyed after this store.

@@ -31,8 +31,9 @@
 //! - The paper's CPUs have one thread each. Here a thread that finds the element of its CPU taken waits for the element, or
 //!   for InUse (the rule of section 7), and chance decides.
 
-use super::{tsp_order, PerCpu};
-use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use super::{per_line, tsp_order, PerCpu};
+use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::parameters::Parameters;
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::{AtomicInt, Ordering, Platform, MAX_RANKS};
 
@@ -56,6 +57,8 @@ pub trait WaitArray<P: Platform>: Send + Sync + 'static {
     const SUMMARY: &'static str;
     /// Where it comes from.
     const PAPER: &'static str;
+    /// What users may choose.
+    const PARAMETERS: Parameters;
     /// Elements of one CPU.
     const PER_CPU: usize = 1;
 
@@ -178,7 +181,11 @@ unsafe impl<P: Platform, W: WaitArray<P>> RawLock<P> for Routed<P, W> {
         timed: Timed::Poll,
         summary: W::SUMMARY,
         paper: W::PAPER,
+        asks: Asks::ROUTE,
+        keeps_up: true,
+        ..LockInfo::PLAIN
     };
+    const PARAMETERS: Parameters = W::PARAMETERS;
     type Ctx = ();
 
     fn new() -> Self {
@@ -241,13 +248,14 @@ impl<P: Platform, const N: usize> WaitArray<P> for Flags<P, N> {
     const ID: &'static str = "ron";
     const SUMMARY: &'static str = "the lock travels along a route through the CPUs, one waiter per CPU";
     const PAPER: &'static str = "Lo et al.: OSDI 2023, alg. 1";
+    const PARAMETERS: Parameters = Parameters { own: &[per_line::<u32>()], inside: &[] };
 
     fn new() -> Self {
         Flags(PerCpu::new(|| P::U32::new(EMPTY)))
     }
 
     fn enter(&self, _: usize, tsp_id: usize) -> Option<usize> {
-        let flag = self.0.at(tsp_id);
+        let flag = self.0.at::<P>(tsp_id);
         // Relaxed: spares an exchange that would fail.
         // ORDER(last look): SeqCst, as said at the top of this file.
         let entered =
@@ -257,18 +265,18 @@ impl<P: Platform, const N: usize> WaitArray<P> for Flags<P, N> {
 
     fn take_grant(&self, _: usize, element: usize) -> bool {
         // ORDER(grant): Acquire pairs with the Release in `grant`.
-        self.0.at(element).load(Ordering::Acquire) == GRANTED
+        self.0.at::<P>(element).load(Ordering::Acquire) == GRANTED
     }
 
     fn leave(&self, _: usize, element: usize) {
         // Relaxed: an empty element carries no data, and the next holder has synchronised with this one, so that it does not
         // take what was there before for a waiter.
-        self.0.at(element).store(EMPTY, Ordering::Relaxed);
+        self.0.at::<P>(element).store(EMPTY, Ordering::Relaxed);
     }
 
     fn forget_holder(&self, lock: usize, element: usize) -> bool {
         // Relaxed: written by a holder.
-        let is_here = self.0.at(element).load(Ordering::Relaxed) == GRANTED;
+        let is_here = self.0.at::<P>(element).load(Ordering::Relaxed) == GRANTED;
         if is_here {
             self.leave(lock, element);
         }
@@ -277,12 +285,12 @@ impl<P: Platform, const N: usize> WaitArray<P> for Flags<P, N> {
 
     fn has_waiter(&self, _: usize, element: usize) -> bool {
         // ORDER(last look): SeqCst, as said at the top of this file.
-        self.0.at(element).load(Ordering::SeqCst) == WAITING
+        self.0.at::<P>(element).load(Ordering::SeqCst) == WAITING
     }
 
     fn grant(&self, _: usize, element: usize) {
         // ORDER(grant): Release pairs with the Acquire in `take_grant`; publishes the critical section.
         // LAST: the lock may be destroyed after this store.
-        self.0.at(element).store(GRANTED, Ordering::Release);
+        self.0.at::<P>(element).store(GRANTED, Ordering::Release);
     }
 }

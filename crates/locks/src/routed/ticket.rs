@@ -15,8 +15,9 @@
 //! Deviations. A thread's TSP_ID is read when it draws its ticket, not once in its life. The element where the lock is on
 //! its way has a mark, HERE, so that a holder that has moved goes on from there. Tickets begin with 0, not 1.
 
-use super::{tsp_order, PerCpu};
-use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use super::{per_line, tsp_order, PerCpu};
+use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::parameters::Parameters;
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::{AtomicInt, Ordering, Platform, MAX_RANKS};
 
@@ -49,7 +50,7 @@ impl<P: Platform, const N: usize> Queues<P, N> {
     #[cold]
     #[inline(never)]
     fn wait(&self) {
-        let TicketLock { ticket, grant } = self.wait_array.at(P::rank() as usize);
+        let TicketLock { ticket, grant } = self.wait_array.at::<P>(P::rank() as usize);
         // Relaxed: a ticket publishes nothing; that the addition is atomic makes it unique.
         let mine = ticket.fetch_add(1, Ordering::Relaxed);
         P::spin_map(|| {
@@ -70,7 +71,7 @@ impl<P: Platform, const N: usize> Queues<P, N> {
     fn hand_over(&self) {
         // Relaxed, but for the last store: only holders write `grant`, and each has synchronised with the one before.
         let holders = |tsp_id: &usize| {
-            let grant = &self.wait_array.at(*tsp_id).grant;
+            let grant = &self.wait_array.at::<P>(*tsp_id).grant;
             let found = grant.load(Ordering::Relaxed);
             if found & HERE != 0 {
                 grant.store(found - HERE, Ordering::Relaxed);
@@ -83,11 +84,11 @@ impl<P: Platform, const N: usize> Queues<P, N> {
         let at = tsp_order::<P>(here).find(holders).unwrap_or(here);
         // Relaxed: any number of tickets that is not that of grants tells of a waiter.
         let has_waiter = |tsp_id: &usize| {
-            let TicketLock { ticket, grant } = self.wait_array.at(*tsp_id);
+            let TicketLock { ticket, grant } = self.wait_array.at::<P>(*tsp_id);
             ticket.load(Ordering::Relaxed).wrapping_mul(GRANT) != grant.load(Ordering::Relaxed)
         };
         let next = P::spin_map(|| tsp_order::<P>(at + 1).find(has_waiter));
-        let grant = &self.wait_array.at(next).grant;
+        let grant = &self.wait_array.at::<P>(next).grant;
         let granted = grant.load(Ordering::Relaxed).wrapping_add(GRANT);
         // ORDER(grant): Release pairs with the Acquire in `wait`; publishes the critical section.
         // LAST: the lock may be destroyed after this store.
@@ -106,7 +107,10 @@ unsafe impl<P: Platform, const N: usize> RawLock<P> for Queues<P, N> {
         timed: Timed::Poll,
         summary: "the lock travels along a route through the CPUs; on each, its waiters are served in order",
         paper: "Lo et al.: OSDI 2023, alg. 2",
+        asks: Asks::ROUTE,
+        ..LockInfo::PLAIN
     };
+    const PARAMETERS: Parameters = Parameters { own: &[per_line::<[u32; 2]>()], inside: &[] };
     type Ctx = ();
 
     fn new() -> Self {
