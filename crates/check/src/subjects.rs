@@ -92,25 +92,31 @@ macro_rules! catalogue {
 
 for_each_lock!(catalogue);
 
-/// RON with a stop for each of the explorer's four CPUs: it goes round.
+/// RON with an element of WaitArray for each of the explorer's four CPUs: it goes round.
 fn routes() -> Vec<Subject> {
-    use lockswap_locks::routed::{plock::Counts, ron::Flags, ron::Routed, shared::Table, ticket::Queues};
+    use lockswap_conformance::routed::Decides::{AtAcquisition, AtRelease};
+    use lockswap_locks::routed::{
+        list::RonList, plock::Counts, ron::Flags, ron::Routed, shared::Table, ticket::Queues,
+    };
 
     type Ron<P> = Routed<P, Flags<P, 4>>;
     type RonPlock<P> = Routed<P, Counts<P, 4>>;
     type RonTicket<P> = Queues<P, 4>;
-    type RonShared<P> = Routed<P, Table<P, 1>>;
+    type RonShared<P> = Routed<P, Table<P, 1, 1>>;
     let mut subjects = vec![
-        mutex!("ron", "4 stops", Ron),
-        mutex!("ron-plock", "4 stops", RonPlock),
-        mutex!("ron-ticket", "4 stops", RonTicket),
-        mutex!("ron-shared", "stride 1", RonShared),
+        mutex!("ron", "4 elements", Ron),
+        mutex!("ron-plock", "4 elements", RonPlock),
+        mutex!("ron-ticket", "4 elements", RonTicket),
+        mutex!("ron-shared", "1 element per CPU", RonShared),
+        // The lock of the catalogue, here on the route only.
+        Subject { explore: Vec::new(), weak: Vec::new(), ..mutex!("ron-list", "along the route", RonList) },
     ];
     let route = [
-        routed::scenarios::<Explore, Ron<Explore>, Virtual>(false),
-        routed::scenarios::<Explore, RonPlock<Explore>, Virtual>(true),
-        routed::scenarios::<Explore, RonTicket<Explore>, Virtual>(true),
-        routed::scenarios::<Explore, RonShared<Explore>, Virtual>(false),
+        routed::scenarios::<Explore, Ron<Explore>, Virtual>(AtRelease, false),
+        routed::scenarios::<Explore, RonPlock<Explore>, Virtual>(AtRelease, true),
+        routed::scenarios::<Explore, RonTicket<Explore>, Virtual>(AtRelease, true),
+        routed::scenarios::<Explore, RonShared<Explore>, Virtual>(AtRelease, false),
+        routed::scenarios::<Explore, RonList<Explore>, Virtual>(AtAcquisition, true),
     ];
     for (subject, scenarios) in subjects.iter_mut().zip(route) {
         subject.explore.extend(scenarios);
@@ -120,7 +126,7 @@ fn routes() -> Vec<Subject> {
 
 /// Locks with small bounds: those with policies and routes.
 fn short_routes() -> Vec<Subject> {
-    use lockswap_locks::routed::{plock::Counts, ron::Flags, ron::Routed, ticket::Queues};
+    use lockswap_locks::routed::{plock::Counts, ron::Flags, ron::Routed, shared::Table, ticket::Queues};
     use lockswap_locks::shuffle::policy::{OfKind, OfNode, Together, WritersFirst};
     use lockswap_locks::shuffle::{proportional::Proportional, shfllock::Shfl};
     use lockswap_locks::waiting::{Spin, SpinThenPark};
@@ -131,18 +137,20 @@ fn short_routes() -> Vec<Subject> {
     type RonPlockOf1<P> = Routed<P, Counts<P, 1>>;
     type RonTicketOf2<P> = Queues<P, 2>;
     type RonTicketOf1<P> = Queues<P, 1>;
+    type RonSharedOf2<P> = Routed<P, Table<P, 0, 2>>;
     type ShflOf2<P> = Shfl<P, Together<OfNode, 2>, Spin>;
     type ShflBOf2<P> = Shfl<P, Together<OfNode, 2>, SpinThenPark>;
     type ShflKindOf2<P> = Shfl<P, Together<OfKind, 2>, Spin>;
     type ShflWritersFirst<P> = Shfl<P, WritersFirst<2>, SpinThenPark>;
     type ShflPb1<P> = Shfl<P, Proportional<1>, Spin>;
     vec![
-        mutex!("ron", "2 stops", RonOf2),
-        mutex!("ron", "1 stop", RonOf1),
-        mutex!("ron-plock", "2 stops", RonPlockOf2),
-        mutex!("ron-plock", "1 stop", RonPlockOf1),
-        mutex!("ron-ticket", "2 stops", RonTicketOf2),
-        mutex!("ron-ticket", "1 stop", RonTicketOf1),
+        mutex!("ron", "2 elements", RonOf2),
+        mutex!("ron", "1 element", RonOf1),
+        mutex!("ron-plock", "2 elements", RonPlockOf2),
+        mutex!("ron-plock", "1 element", RonPlockOf1),
+        mutex!("ron-ticket", "2 elements", RonTicketOf2),
+        mutex!("ron-ticket", "1 element", RonTicketOf1),
+        mutex!("ron-shared", "2 elements for all CPUs", RonSharedOf2),
         mutex!("shfllock", "batches of 2", ShflOf2),
         mutex!("shfllock-b", "batches of 2", ShflBOf2),
         mutex!("shfllock-kind", "batches of 2", ShflKindOf2),

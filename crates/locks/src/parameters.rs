@@ -109,6 +109,8 @@ pub enum Setting {
     RemoteShortest,
     /// `remote-longest`
     RemoteLongest,
+    /// `per-line`
+    PerLine,
     /// `writers`, of an rwlock
     RwWriters,
     /// `inhibit`, of an rwlock

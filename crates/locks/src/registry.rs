@@ -125,6 +125,7 @@ macro_rules! for_each_lock {
                 "ron-ticket" => $crate::routed::ticket::RonTicket,
                 "ron-plock" => $crate::routed::plock::RonPlock,
                 "ron-shared" => $crate::routed::shared::RonShared,
+                "ron-list" => $crate::routed::list::RonList,
             }
             rwlock {
                 "rw-futex" => $crate::rw::rw_futex::RwFutex,
