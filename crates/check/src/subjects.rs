@@ -209,6 +209,7 @@ fn short_waits() -> Vec<Subject> {
     use lockswap_locks::numa::{hbo::HboLock, hticket::HTicket};
     use lockswap_locks::queue::{clh::ClhQueue, k42::K42Queue, mcs::McsQueue, stp::Stp};
     use lockswap_locks::queue::{hapax::HapaxLock, reciprocating::ReciprocatingLock};
+    use lockswap_locks::shares::u_scl::{self, Times as _};
     use lockswap_locks::waiting::{Spin, SpinThenPark};
 
     struct TinyTimes;
@@ -243,6 +244,21 @@ fn short_waits() -> Vec<Subject> {
     type McsStpOnce<P> = Stp<P, McsQueue<P>, 1>;
     type ClhStpAtOnce<P> = Stp<P, ClhQueue<P>, 0>;
     type ClhStpOnce<P> = Stp<P, ClhQueue<P>, 1>;
+    /// A slice is over for whoever looks next, and is given anew; threads that were banned a moment ago are not forgotten.
+    struct NoSlice;
+    impl u_scl::Times for NoSlice {
+        const SLICE: u64 = 0;
+        const FORGET: u64 = u_scl::Published::FORGET;
+    }
+    /// A slice lasts for a few looks at the clock, and so does what is remembered.
+    struct ShortSlice;
+    impl u_scl::Times for ShortSlice {
+        const SLICE: u64 = 3;
+        const FORGET: u64 = 6;
+    }
+    type SclNoSlice<P> = u_scl::Scl<P, NoSlice, 2>;
+    type SclShort<P> = u_scl::Scl<P, ShortSlice, 2>;
+    type SclOneAccount<P> = u_scl::Scl<P, u_scl::Published, 1>;
     type ReciprocatingStp<P> = ReciprocatingLock<P, SpinThenPark>;
     type McsTpShort<P> = mcs_timepub::McsTp<P, TinyTimes>;
     type McsTpHasty<P> = mcs_timepub::McsTp<P, Hasty>;
@@ -268,6 +284,9 @@ fn short_waits() -> Vec<Subject> {
         mutex!("reciprocating", "parking", ReciprocatingStp),
         mutex!("mcs-timepub", "short times", McsTpShort),
         mutex!("mcs-timepub", "nobody waits for long", McsTpHasty),
+        mutex!("u-scl", "2 accounts, no slices", SclNoSlice),
+        mutex!("u-scl", "2 accounts, short slices", SclShort),
+        mutex!("u-scl", "1 account", SclOneAccount),
     ]
 }
 

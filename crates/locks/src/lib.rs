@@ -18,6 +18,7 @@ pub mod queue;
 pub mod registry;
 pub mod routed;
 pub mod rw;
+pub mod shares;
 pub mod shuffle;
 pub mod waiting;
 

@@ -119,6 +119,7 @@ macro_rules! for_each_lock {
                 "ron-ticket" => $crate::routed::ticket::RonTicket,
                 "ron-plock" => $crate::routed::plock::RonPlock,
                 "ron-shared" => $crate::routed::shared::RonShared,
+                "u-scl" => $crate::shares::u_scl::UScl,
             }
             rwlock {
                 "rw-futex" => $crate::rw::rw_futex::RwFutex,

@@ -14,6 +14,7 @@ pub mod patience;
 mod single;
 mod time;
 mod topology;
+mod weight;
 
 pub use core::sync::atomic::Ordering;
 pub use native::{window, Native};
@@ -23,6 +24,7 @@ pub use topology::{
     rank_of, set_big, set_override, set_place, set_route, use_places, CpuList, Place, Places, TopologyOverride,
     MAX_CPUS, MAX_RANKS,
 };
+pub use weight::weight_of_nice;
 
 /// An atomic integer of type `V`.
 pub trait AtomicInt<V>: Send + Sync {
@@ -157,6 +159,11 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn slots(table: SharedTable) -> &'static [Self::Usize];
     /// How long a thread on a little CPU stands back for others, at most: the reorder window of LibASL, ns.
     fn reorder_window() -> Ns;
+    /// How much of a shared resource this thread is to have, in proportion to other threads: the scheduler's weight of its
+    /// nice value, see [`weight_of_nice`]. It may take a system call.
+    fn weight() -> u32 {
+        weight_of_nice(0)
+    }
     /// Leaves the CPU for about `ns` ns.
     fn sleep(ns: Ns);
     /// Lets another thread run on this CPU, if one is ready to.

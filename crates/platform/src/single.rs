@@ -155,6 +155,9 @@ impl Platform for Single {
     fn reorder_window() -> Ns {
         Native::reorder_window()
     }
+    fn weight() -> u32 {
+        Native::weight()
+    }
     fn sleep(ns: Ns) {
         Native::sleep(ns);
     }

@@ -7,7 +7,8 @@ mod wait;
 pub mod window;
 
 use crate::{
-    topology, AtomicInt, AtomicPtrCell, Clock, CoreKind, DataCell, Deadline, Ns, Ordering, Platform, SharedTable, Wake,
+    topology, weight_of_nice, AtomicInt, AtomicPtrCell, Clock, CoreKind, DataCell, Deadline, Ns, Ordering, Platform,
+    SharedTable, Wake,
 };
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU8, AtomicUsize};
@@ -32,6 +33,12 @@ impl Native {
     /// Whether waits call `sched_yield`.
     pub fn yields_are_allowed() -> bool {
         wait::yields_are_allowed()
+    }
+
+    /// Says whether [`Platform::weight`] may ask the kernel for the thread's nice value: true at first. Where it may not,
+    /// every thread has the weight of an ordinary one.
+    pub fn allow_weights(allowed: bool) {
+        wait::allow_weights(allowed);
     }
 
     /// Forgets the threads that wait, of which the child of a fork has none: else its own waiters would nap for as long as if
@@ -247,6 +254,10 @@ impl Platform for Native {
     #[inline]
     fn reorder_window() -> Ns {
         window::get()
+    }
+
+    fn weight() -> u32 {
+        weight_of_nice(wait::nice())
     }
 
     fn sleep(ns: Ns) {
