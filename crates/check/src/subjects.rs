@@ -209,7 +209,7 @@ fn short_waits() -> Vec<Subject> {
     use lockswap_locks::numa::{hbo::HboLock, hticket::HTicket};
     use lockswap_locks::queue::{clh::ClhQueue, k42::K42Queue, mcs::McsQueue, stp::Stp};
     use lockswap_locks::queue::{hapax::HapaxLock, reciprocating::ReciprocatingLock};
-    use lockswap_locks::shares::u_scl::{self, Times as _};
+    use lockswap_locks::shares::u_scl::{self, Times};
     use lockswap_locks::waiting::{Spin, SpinThenPark};
 
     struct TinyTimes;
@@ -246,13 +246,13 @@ fn short_waits() -> Vec<Subject> {
     type ClhStpOnce<P> = Stp<P, ClhQueue<P>, 1>;
     /// A slice is over for whoever looks next, and is given anew; threads that were banned a moment ago are not forgotten.
     struct NoSlice;
-    impl u_scl::Times for NoSlice {
+    impl Times for NoSlice {
         const SLICE: u64 = 0;
         const FORGET: u64 = u_scl::Published::FORGET;
     }
     /// A slice lasts for a few looks at the clock, and so does what is remembered.
     struct ShortSlice;
-    impl u_scl::Times for ShortSlice {
+    impl Times for ShortSlice {
         const SLICE: u64 = 3;
         const FORGET: u64 = 6;
     }

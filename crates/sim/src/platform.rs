@@ -4,7 +4,9 @@ use crate::engine::{self, access, schedule};
 use crate::machine::Ps;
 use crate::word::{self, At, Memory, Place};
 use lockswap_platform::window::LONGEST;
-use lockswap_platform::{AtomicInt, Clock, CoreKind, Deadline, Ns, Ordering, Platform, SharedTable, Wake, MAX_RANKS};
+use lockswap_platform::{
+    weight_of_nice, AtomicInt, Clock, CoreKind, Deadline, Ns, Ordering, Platform, SharedTable, Wake, MAX_RANKS,
+};
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
 
@@ -63,6 +65,8 @@ thread_local! {
     static TABLES: Cell<[Option<&'static Table>; 2]> = const { Cell::new([None, None]) };
     /// The reorder windows of threads inside an epoch.
     static WINDOWS: RefCell<Vec<Option<Ns>>> = const { RefCell::new(Vec::new()) };
+    /// The nice values of threads that have one; the others' are 0.
+    static NICE: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
     /// The reorder window of all others.
     static LONGEST_WINDOW: Cell<Ns> = const { Cell::new(LONGEST) };
 }
@@ -75,6 +79,17 @@ pub(crate) fn set_window(window: Option<Ns>) {
             windows.resize(thread + 1, None);
         }
         windows[thread] = window;
+    });
+}
+
+/// From now on this is the current virtual thread's nice value.
+pub(crate) fn set_nice(nice: u32) {
+    let thread = engine::current() as usize;
+    NICE.with_borrow_mut(|values| {
+        if values.len() <= thread {
+            values.resize(thread + 1, 0);
+        }
+        values[thread] = nice;
     });
 }
 
@@ -92,10 +107,11 @@ fn tables() -> [&'static Table; 2] {
     })
 }
 
-/// Makes the shared tables empty, and forgets all windows.
+/// Makes the shared tables empty, and forgets all windows and nice values.
 pub(crate) fn reset() {
     tables().iter().flat_map(|table| &table.0).for_each(|word| word.reset(0));
     WINDOWS.take();
+    NICE.take();
 }
 
 /// Cycles of one step of [`Platform::compute`].
@@ -225,6 +241,11 @@ impl Platform for Sim {
     fn reorder_window() -> Ns {
         let thread = engine::current() as usize;
         WINDOWS.with_borrow(|windows| windows.get(thread).copied().flatten()).unwrap_or(LONGEST_WINDOW.get())
+    }
+
+    fn weight() -> u32 {
+        let thread = engine::current() as usize;
+        weight_of_nice(NICE.with_borrow(|values| values.get(thread).copied()).unwrap_or(0) as i32)
     }
 
     fn compute(steps: u64) {
