@@ -44,7 +44,7 @@ pub const COLUMNS: [Column; 10] = [
     },
     Column {
         legend: Some("oversub: stays fast with more threads than CPUs"),
-        ..words("oversub", |entry| yes(entry.info.keeps_up()).into())
+        ..words("oversub", |entry| yes(entry.info.keeps_up).into())
     },
     words("published", |entry| venue(entry.info.paper).into()),
     words("paper", |entry| entry.info.paper.into()),

@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 
 use lockswap_locks::info::{Fairness, Timed, WaitingPolicy};
-use lockswap_locks::parameters::{self, Parameter, Values};
+use lockswap_locks::parameters::{Parameter, Values};
 use lockswap_locks::registry::{Entry, Role, ENTRIES};
 
 use crate::checked::{self, AllChecks, Check, Engine, Summary};
@@ -83,7 +83,7 @@ fn index(checks: &AllChecks) -> String {
                 cell(info.summary),
                 info.waiting.name(),
                 info.fairness.name(),
-                yes(info.keeps_up()),
+                yes(info.keeps_up),
                 entry.body_bytes,
                 entry.extra_bytes_per_lock,
                 entry.bytes_per_acquisition,
@@ -132,10 +132,10 @@ impl Facts {
                 ("family", format!("{}: {}", info.family.name(), info.family.meaning())),
                 ("waiting", format!("{}: {}", info.waiting.name(), waiting(info.waiting))),
                 ("fairness", format!("{}: {}", info.fairness.name(), fairness(info.fairness))),
-                ("fast with more threads than CPUs", yes(info.keeps_up()).into()),
+                ("fast with more threads than CPUs", yes(info.keeps_up).into()),
                 (
                     "real-time waiters by priority",
-                    format!("{}: {}", info.by_priority().name(), info.by_priority().meaning()),
+                    format!("{}: {}", info.by_priority.name(), info.by_priority.meaning()),
                 ),
                 ("bytes inside the pthread object", entry.body_bytes.to_string()),
                 ("extra bytes per lock", entry.extra_bytes_per_lock.to_string()),
@@ -144,27 +144,20 @@ impl Facts {
                 ("timed", format!("{}: {}", info.timed.name(), timed(info.timed))),
             ]
             .into_iter()
-            .chain(parameters(entry).iter().map(|known| ("parameter", in_words(known))))
+            .chain(entry.parameters.iter().map(|known| ("parameter", in_words(known))))
             .collect(),
         }
-    }
-}
-
-/// The parameters of a lock.
-pub fn parameters(entry: &Entry) -> &'static [Parameter] {
-    match entry.role {
-        Role::Mutex => parameters::of(entry.info.id),
-        Role::RwLock | Role::Spin => &[],
     }
 }
 
 /// A parameter with its values, its default and what it is.
 fn in_words(parameter: &Parameter) -> String {
     let values = match parameter.values {
-        Values::Time => "TIME".to_owned(),
+        Values::Time(_) => "TIME".to_owned(),
+        Values::Number(_, least, most, unit) => format!("{least}..{most} {unit}"),
         Values::Locks(known) => known.iter().map(|(value, _)| *value).collect::<Vec<_>>().join("|"),
     };
-    format!("{}={values} [default: {}]: {}", parameter.key, parameter.default, parameter.summary)
+    format!("{}={values} [default: {}]: {} ({})", parameter.key, parameter.default, parameter.summary, parameter.source)
 }
 
 /// How far a lock was checked, in a few words.

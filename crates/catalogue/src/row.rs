@@ -57,21 +57,29 @@ pub struct Row {
 pub struct Parameter {
     /// Its name.
     pub key: &'static str,
-    /// The values; null where it takes any time with its unit.
+    /// The values; null where it takes a number, or any time with its unit.
     pub values: Option<Vec<&'static str>>,
-    /// The value where none is given.
-    pub default: &'static str,
+    /// The least and the largest number; null where it takes something else.
+    pub range: Option<[u32; 2]>,
+    /// What a number counts.
+    pub unit: Option<&'static str>,
+    /// The value where none is given, as one would write it; "measured" where it depends on the machine.
+    pub default: String,
     /// What it is, in a line.
     pub summary: &'static str,
+    /// Where the default comes from.
+    pub source: &'static str,
 }
 
 impl Parameter {
     fn of(parameter: &parameters::Parameter) -> Self {
-        let values = match parameter.values {
-            Values::Time => None,
-            Values::Locks(known) => Some(known.iter().map(|(value, _)| *value).collect()),
+        let (values, range, unit) = match parameter.values {
+            Values::Time(_) => (None, None, None),
+            Values::Number(_, least, most, unit) => (None, Some([least, most]), Some(unit)),
+            Values::Locks(known) => (Some(known.iter().map(|(value, _)| *value).collect()), None, None),
         };
-        Self { key: parameter.key, values, default: parameter.default, summary: parameter.summary }
+        let parameters::Parameter { key, default, summary, source, .. } = *parameter;
+        Self { key, values, range, unit, default: default.to_string(), summary, source }
     }
 }
 
@@ -92,10 +100,10 @@ impl Row {
             // The pthread interface has it for all of them, so every lock of the registry must.
             trylock: true,
             timed: entry.info.timed.name(),
-            oversubscribed: entry.info.keeps_up(),
-            by_priority: entry.info.by_priority().name(),
+            oversubscribed: entry.info.keeps_up,
+            by_priority: entry.info.by_priority.name(),
             preloaded: entry.preloaded,
-            parameters: pages::parameters(entry).iter().map(Parameter::of).collect(),
+            parameters: entry.parameters.iter().map(Parameter::of).collect(),
             checked: checks.of(entry).map(Summary::new),
             source: pages::source(entry),
             paper: entry.info.paper,

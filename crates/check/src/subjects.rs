@@ -154,28 +154,14 @@ fn short_routes() -> Vec<Subject> {
 fn short_batches() -> Vec<Subject> {
     use lockswap_locks::flat::{backoff::Backoff, partitioned::Partitioned, ticket::Ticket};
     use lockswap_locks::load_control::gcr::Gcr;
-    use lockswap_locks::numa::{ahmcs::AhmcsLock, cna, cohort::Cohort, fissile::FissileLock, hmcs::HmcsLock};
+    use lockswap_locks::numa::{
+        ahmcs::AhmcsLock, cna::CnaLock, cna_opt::CnaOptLock, cohort::Cohort, fissile::FissileLock, hmcs::HmcsLock,
+    };
     use lockswap_locks::queue::mcs::{McsQueue, McsSpin};
     use lockswap_locks::queue::stp::Stp;
 
-    struct Plain;
-    impl cna::Form for Plain {
-        const ID: &'static str = <cna::Plain as cna::Form>::ID;
-        const SUMMARY: &'static str = "";
-        const THRESHOLD: u32 = 1;
-        const OPTIMISED: bool = false;
-        const SHUFFLE_ONE_IN: u32 = 1;
-    }
-    struct Optimised;
-    impl cna::Form for Optimised {
-        const ID: &'static str = <cna::Optimised as cna::Form>::ID;
-        const SUMMARY: &'static str = "";
-        const THRESHOLD: u32 = 3;
-        const OPTIMISED: bool = true;
-        const SHUFFLE_ONE_IN: u32 = 2;
-    }
-    type CnaShort<P> = cna::CnaLock<P, Plain>;
-    type CnaOptShort<P> = cna::CnaLock<P, Optimised>;
+    type CnaShort<P> = CnaLock<P, 1>;
+    type CnaOptShort<P> = CnaOptLock<P, 3, 2>;
     type CBoMcsSpin<P> = Cohort<P, Backoff<P>, McsSpin<P>, 1>;
     type CBoMcsQueue<P> = Cohort<P, Backoff<P>, McsQueue<P>, 1>;
     type CBoMcsStp<P> = Stp<P, CBoMcsQueue<P>, 0>;

@@ -93,6 +93,7 @@ unsafe impl<P: Platform> RawLock<P> for Broken<P> {
         timed: Timed::Poll,
         summary: "",
         paper: "",
+        ..LockInfo::PLAIN
     };
     type Ctx = ();
 

@@ -82,7 +82,7 @@ impl Selection {
     pub fn asks(&self) -> Asks {
         let entries = [Role::Mutex, Role::RwLock, Role::Spin].into_iter().zip(self.ids());
         entries.fold(Asks::default(), |asks, (role, lock)| {
-            parameters::read(role, &lock).map_or(asks, |named| asks.and(named.entry.info.asks()))
+            parameters::read(role, &lock).map_or(asks, |named| asks.and(named.entry.info.asks))
         })
     }
 

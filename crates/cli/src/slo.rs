@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
-use lockswap_locks::parameters::{self, Values};
+use lockswap_locks::parameters::{Parameters, Values};
 use lockswap_locks::registry;
 use lockswap_platform::{Ns, LONGEST_DURATION};
 use lockswap_plot::Chart;
@@ -167,9 +167,10 @@ fn setting(args: &SloArgs) -> Result<Setting, UserError> {
 fn locks(args: &SloArgs) -> Result<(String, String), UserError> {
     let lock = named(registry::Role::Mutex, &args.asl.choose(Some(args.lock.clone()))?.unwrap_or_default())?;
     let id = lock.split(':').next().unwrap_or_default();
-    let fifo = parameters::of("asl").iter().find_map(|parameter| match parameter.values {
+    let asl = registry::find(registry::Role::Mutex, "asl").map(|asl| asl.parameters);
+    let fifo = asl.iter().flat_map(Parameters::iter).find_map(|parameter| match parameter.values {
         Values::Locks(known) => known.iter().find(|(_, asl)| *asl == id).map(|(fifo, _)| (*fifo).to_owned()),
-        Values::Time => None,
+        Values::Time(_) | Values::Number(..) => None,
     });
     match fifo {
         Some(fifo) => Ok((lock, fifo)),

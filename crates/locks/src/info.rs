@@ -169,6 +169,15 @@ pub struct Asks {
 }
 
 impl Asks {
+    /// Nothing.
+    pub const NOTHING: Self = Asks { locality: false, kind: false, route: false };
+    /// The locality group.
+    pub const LOCALITY: Self = Asks { locality: true, ..Self::NOTHING };
+    /// The kind of the core.
+    pub const KIND: Self = Asks { kind: true, ..Self::NOTHING };
+    /// The place on the route.
+    pub const ROUTE: Self = Asks { route: true, ..Self::NOTHING };
+
     /// Whether the lock asks for anything but the route, which stays as it is while a program runs.
     pub const fn any_place(self) -> bool {
         self.locality || self.kind
@@ -201,51 +210,35 @@ pub struct LockInfo {
     pub summary: &'static str,
     /// Author, venue and year, with the figure or algorithm number.
     pub paper: &'static str,
-}
-
-impl LockInfo {
-    /// What the lock asks about CPUs, so that nobody reads the machine for one that does not care.
-    pub fn asks(&self) -> Asks {
-        let by_kind = self.family == Family::Asymmetric || ["shfllock-kind", "shfl-pb10"].contains(&self.id);
-        let by_place = match self.family {
-            Family::Numa => true,
-            Family::Shuffle => !by_kind,
-            _ => ["asl-cna", "cohort-rw", "shfllock-rw"].contains(&self.id),
-        };
-        Asks { locality: by_place, kind: by_kind, route: self.family == Family::Routed }
-    }
-
+    /// What the lock asks about CPUs, so that nobody reads the machine for one that does not care: the test
+    /// `crates/locks/tests/asks.rs` compares this with what locks do.
+    pub asks: Asks,
     /// Whether real-time waiters can be served by priority: `crates/locks/tests/priorities.rs` compares mutexes with this.
-    pub fn by_priority(&self) -> ByPriority {
-        match self.id {
-            // `asl-blocking` as long as no waiter stands back on a little CPU; writers of the read-write locks.
-            "futex" | "mutexee" | "asl-blocking" | "rw-futex" | "bravo" => ByPriority::Kernel,
-            "ttas" | "backoff" | "spinlock" | "spinlock-ls" | "ttas-ls" => ByPriority::Barging,
-            // Until a waiter has waited for 100 ms (`hbo`), or the head of the queue has slept and lost four times (`_stp`).
-            "hbo" | "mcs_stp" | "clh_stp" | "malth_stp" | "c-bo-mcs_stp" | "shfllock-b" => ByPriority::Barging,
-            _ if self.family == Family::Native => ByPriority::Kernel,
-            // Five leave the lock free although others wait, but not for whoever asks: `mcs-timepub` where none of them has a
-            // CPU, `ron` and `ron-shared` where none was the first to wait on its CPU, `c-bo-mcs_spin` after a
-            // batch or a holder that did not queue, and `gcr` where all of them are passive.
-            _ => ByPriority::No,
-        }
-    }
-
+    pub by_priority: ByPriority,
     /// Whether the lock stays fast with more running threads than CPUs: no hand-off has to wait for a thread that spins
     /// without a CPU.
     ///
-    /// That is so where waiters sleep, and where whoever runs may take a free lock. With `lockswap bench oversub`, 16 or 32
-    /// threads on 2 CPUs, an acquisition of a spinning lock that keeps up takes at most 2.4 of glibc's time, that of any
-    /// other, but for `fissile` and `hbo`, 4 (`mcs-timepub`), 8 (`ahmcs`) or 16 to 900. 10,000 threads that queue for a held
-    /// lock that keeps up are served within seconds.
-    pub fn keeps_up(&self) -> bool {
-        match (self.waiting, self.fairness) {
-            (WaitingPolicy::SpinThenPark | WaitingPolicy::Adaptive, _) => true,
-            // Unfair, but most waiters stand in a queue and spin.
-            (WaitingPolicy::Spin, Fairness::Unfair) => !["c-bo-mcs_spin", "mcs-timepub"].contains(&self.id),
-            // Among them `fissile` and `hbo`, where whoever runs may take the free lock until a waiter has waited for long:
-            // thousands of such waiters queue.
-            (WaitingPolicy::Spin, Fairness::LongTerm | Fairness::Fifo | Fairness::Bounded(_)) => false,
-        }
-    }
+    /// That is so where whoever runs may take a free lock, be the others asleep or not. With `lockswap bench oversub`, 16
+    /// or 32 threads on 2 CPUs, an acquisition of a spinning lock that keeps up takes at most 2.4 of glibc's time, that of
+    /// any other, but for `fissile` and `hbo`, 4 (`mcs-timepub`), 8 (`ahmcs`) or 16 to 900. 10,000 threads that queue for a
+    /// held lock that keeps up are served within seconds; that is why `fissile` and `hbo`, where thousands of waiters
+    /// queue, do not count as such.
+    pub keeps_up: bool,
+}
+
+impl LockInfo {
+    /// What holds for most locks, and what a lock's own facts begin from: it asks nothing, serves nobody by priority, and
+    /// does not keep up.
+    pub const PLAIN: Self = LockInfo {
+        id: "",
+        family: Family::Flat,
+        waiting: WaitingPolicy::Spin,
+        fairness: Fairness::Unfair,
+        timed: Timed::Poll,
+        summary: "",
+        paper: "",
+        asks: Asks::NOTHING,
+        by_priority: ByPriority::No,
+        keeps_up: false,
+    };
 }

@@ -24,6 +24,7 @@ pub mod waiting;
 
 use info::LockInfo;
 use lockswap_platform::{Deadline, Platform};
+use parameters::Parameters;
 
 /// What an acquisition brings along: the queue node of a queue lock, or `()`.
 ///
@@ -52,6 +53,8 @@ impl Context for () {
 pub unsafe trait RawLock<P: Platform>: Send + Sync + Sized + 'static {
     /// What is known about the lock.
     const INFO: LockInfo;
+    /// What users may choose at run time; nothing unless the lock says otherwise.
+    const PARAMETERS: Parameters = Parameters::NONE;
     /// What each acquisition needs.
     type Ctx: Context;
 
@@ -65,6 +68,10 @@ pub unsafe trait RawLock<P: Platform>: Send + Sync + Sized + 'static {
         true
     }
 
+    /// Forgets what has happened, because the lock is about to stand in for another pthread object. Nobody uses it. The
+    /// provided method does nothing: a lock that is free remembers nothing, unless it says otherwise here.
+    fn forget(&self) {}
+
     /// Acquires the lock.
     ///
     /// # Safety
@@ -77,14 +84,37 @@ pub unsafe trait RawLock<P: Platform>: Send + Sync + Sized + 'static {
     /// The lock is held through `cx`. Another thread than the one that acquired it may release it.
     unsafe fn unlock(&self, cx: &Self::Ctx);
 
-    /// Releases the lock if nobody waits for it, and returns whether it did. The provided method never does: it is there
-    /// for locks with a context, so that their callers can keep the uncontended path short.
+    /// Whether somebody waits to whom [`RawLock::hand_over`] is sure to grant the lock, so that [`RawLock::unlock_alone`] would
+    /// fail; no if in doubt. The provided method always says no.
+    ///
+    /// # Safety
+    /// As for [`RawLock::unlock`].
+    #[inline(always)]
+    unsafe fn has_heir(&self, cx: &Self::Ctx) -> bool {
+        let _ = cx;
+        false
+    }
+
+    /// Releases the lock if nobody waits for it, and returns whether it did. A lock with a context has this method and
+    /// [`RawLock::hand_over`], which together are its `unlock`, so that a caller can keep the uncontended path short. The
+    /// provided method never releases.
     ///
     /// # Safety
     /// As for [`RawLock::unlock`]; on `false` the lock is still held.
+    #[inline(always)]
     unsafe fn unlock_alone(&self, cx: &Self::Ctx) -> bool {
         let _ = cx;
         false
+    }
+
+    /// Releases the lock, to a waiter if there is one: what is left to do when [`RawLock::unlock_alone`] has failed.
+    ///
+    /// # Safety
+    /// As for [`RawLock::unlock`].
+    #[inline(always)]
+    unsafe fn hand_over(&self, cx: &Self::Ctx) {
+        // SAFETY: as for this call.
+        unsafe { self.unlock(cx) };
     }
 }
 
@@ -141,6 +171,8 @@ pub enum Preference {
 pub unsafe trait RawRwLock<P: Platform>: Send + Sync + Sized + 'static {
     /// What is known about the lock.
     const INFO: LockInfo;
+    /// As [`RawLock::PARAMETERS`].
+    const PARAMETERS: Parameters = Parameters::NONE;
 
     /// A free lock. Its bytes are all zero.
     fn new() -> Self;

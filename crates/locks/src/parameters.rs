@@ -3,7 +3,7 @@
 
 use crate::registry::{self, Entry, Role};
 use core::fmt;
-use lockswap_platform::{parse_duration, Ns};
+use lockswap_platform::{parse_duration, window, Ns, Platform};
 
 /// What a lock lets its users choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,9 +13,11 @@ pub struct Parameter {
     /// What it takes.
     pub values: Values,
     /// The value where none is given.
-    pub default: &'static str,
+    pub default: Default,
     /// What it is, in one line.
     pub summary: &'static str,
+    /// Where the default comes from: a paper with its section, or a measurement.
+    pub source: &'static str,
 }
 
 /// What a parameter takes.
@@ -24,58 +26,223 @@ pub enum Values {
     /// One of these, each of which makes the lock another one of the catalogue: the value, and the id of that lock.
     Locks(&'static [(&'static str, &'static str)]),
     /// A time of at most an hour, with its unit.
-    Time,
+    Time(Setting),
+    /// A number from the first to the second one, in the unit that is named.
+    Number(Setting, u32, u32, &'static str),
 }
 
-const MAX_WINDOW: Parameter = Parameter {
-    key: "max-window",
-    values: Values::Time,
-    default: "100ms",
-    summary: "longest time that a thread on a little core stands back, outside epochs with a target",
-};
+/// The value of a parameter that nobody chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Default {
+    /// One of those of [`Values::Locks`].
+    Lock(&'static str),
+    /// A time, ns.
+    Time(Ns),
+    /// A number.
+    Number(u32),
+    /// What the platform has measured on the machine.
+    Measured,
+}
 
-const FIFO: Parameter = Parameter {
-    key: "fifo",
-    values: Values::Locks(&[
-        ("mcs_spin", "asl"),
-        ("ticket", "asl-ticket"),
-        ("cna", "asl-cna"),
-        ("futex", "asl-blocking"),
-    ]),
-    default: "mcs_spin",
-    summary: "lock below, which serves those who do not stand back",
-};
-
-/// The parameters of the mutex lock of this id.
-pub fn of(id: &str) -> &'static [Parameter] {
-    match id {
-        "asl" => &[FIFO, MAX_WINDOW],
-        "asl-ticket" | "asl-cna" | "asl-blocking" => &[MAX_WINDOW],
-        _ => &[],
+impl fmt::Display for Default {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Default::Lock(value) => f.write_str(value),
+            Default::Time(ns) if ns % 1_000_000 == 0 => write!(f, "{}ms", ns / 1_000_000),
+            Default::Time(ns) if ns % 1_000 == 0 => write!(f, "{}us", ns / 1_000),
+            Default::Time(ns) => write!(f, "{ns}ns"),
+            Default::Number(number) => write!(f, "{number}"),
+            Default::Measured => f.write_str("measured"),
+        }
     }
 }
 
-/// No lock has more times among its parameters.
-const MOST_TIMES: usize = 1;
+/// The place of a parameter's value among the [`Platform::setting`]s of a process, which has one lock for its mutexes and
+/// one for its rwlocks. A parameter of the former shares its place with none of the latter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// `max-window`
+    MaxWindow,
+    /// `spin`
+    Spin,
+    /// `batch`
+    Batch,
+    /// `llc-batch`
+    LlcBatch,
+    /// `threshold`
+    Threshold,
+    /// `shuffle`
+    Shuffle,
+    /// `fairness`
+    Fairness,
+    /// `patience`
+    Patience,
+    /// `shortest`
+    Shortest,
+    /// `longest`
+    Longest,
+    /// `pauses`
+    Pauses,
+    /// `steal`
+    Steal,
+    /// `slice`
+    Slice,
+    /// `active`
+    Active,
+    /// `near`
+    Near,
+    /// `ratio`
+    Ratio,
+    /// `base`
+    Base,
+    /// `grace`
+    Grace,
+    /// `window`
+    Window,
+    /// `update`
+    Update,
+    /// `remote-shortest`
+    RemoteShortest,
+    /// `remote-longest`
+    RemoteLongest,
+    /// `writers`, of an rwlock
+    RwWriters,
+    /// `inhibit`, of an rwlock
+    RwInhibit,
+    /// `patience`, of an rwlock
+    RwPatience,
+}
+
+impl Setting {
+    /// The number that was chosen, else `default`.
+    #[inline]
+    pub fn number<P: Platform>(self, default: u32) -> u32 {
+        // `read` lets no larger number through.
+        P::setting(self as usize).map_or(default, |value| value as u32)
+    }
+
+    /// The time that was chosen, else `default`, ns.
+    #[inline]
+    pub fn time<P: Platform>(self, default: Ns) -> Ns {
+        P::setting(self as usize).unwrap_or(default)
+    }
+}
+
+/// How many rounds a waiter spins before it sleeps, where that is not learnt: [`spins`] reads it.
+pub const SPIN: Parameter = Parameter {
+    key: "spin",
+    values: Values::Number(Setting::Spin, 0, 1_000_000, "looks"),
+    default: Default::Measured,
+    summary: "looks at the lock before a waiter sleeps",
+    source: "as long as a round trip through a sleep takes: Guiroux, Lachaize, Quema: ATC 2016, sec. 3.2",
+};
+
+/// The rounds that a waiter spins before it sleeps: [`SPIN`].
+pub fn spins<P: Platform>() -> u32 {
+    P::setting(Setting::Spin as usize).map_or_else(P::spins_before_park, |value| value as u32)
+}
+
+/// The largest reorder window.
+pub const MAX_WINDOW: Parameter = Parameter {
+    key: "max-window",
+    values: Values::Time(Setting::MaxWindow),
+    default: Default::Time(window::LONGEST),
+    summary: "longest time that a thread on a little core stands back, outside epochs with a target",
+    source: "Liu et al.: PPoPP 2022, sec. 3.3",
+};
+
+/// The parameters of a lock: its own, and those of the locks that it is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameters {
+    /// Its own.
+    pub own: &'static [Parameter],
+    /// Those of each lock inside.
+    pub inside: &'static [Parameters],
+}
+
+impl Parameters {
+    /// No parameters.
+    pub const NONE: Self = Parameters { own: &[], inside: &[] };
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.own.len() + self.inside.iter().map(Parameters::len).sum::<usize>()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// One of them, its own first.
+    fn get(&self, index: usize) -> Option<&'static Parameter> {
+        let Some(mut left) = index.checked_sub(self.own.len()) else { return self.own.get(index) };
+        for inside in self.inside {
+            match left.checked_sub(inside.len()) {
+                None => return inside.get(left),
+                Some(behind) => left = behind,
+            }
+        }
+        None
+    }
+
+    /// All of them, its own first.
+    pub fn iter(&self) -> impl Iterator<Item = &'static Parameter> + '_ {
+        (0..self.len()).filter_map(|index| self.get(index))
+    }
+}
+
+/// No lock has more parameters.
+const MOST: usize = 6;
 
 /// A lock with values for some of its parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Named<'a> {
     /// The lock.
     pub entry: &'static Entry,
-    /// The key of each time that is given, its value, and how that was written.
-    times: [Option<(&'static str, Ns, &'a str)>; MOST_TIMES],
+    /// Each parameter that is given, its value, and how that was written.
+    given: [Option<(&'static Parameter, u64, &'a str)>; MOST],
 }
 
-impl Named<'_> {
-    /// The time that is given for this parameter, ns.
-    pub fn time(&self, key: &str) -> Option<Ns> {
-        self.times.iter().flatten().find(|(given, ..)| *given == key).map(|(_, ns, _)| *ns)
+impl<'a> Named<'a> {
+    fn given(&self) -> impl Iterator<Item = (&'static Parameter, u64, &'a str)> + '_ {
+        self.given.iter().flatten().copied()
+    }
+
+    /// The value that is given for a setting: a time in ns, or a number.
+    pub fn value(&self, setting: Setting) -> Option<u64> {
+        self.settings().find(|(place, _)| *place == setting as usize).map(|(_, value)| value)
+    }
+
+    /// What has to be known to the locks as [`Platform::setting`]: places and values.
+    pub fn settings(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        self.given().filter_map(|(parameter, value, _)| Some((parameter.setting()? as usize, value)))
     }
 
     /// Whether no parameter has a value that is not part of the lock's id.
     pub fn is_plain(&self) -> bool {
-        self.times.iter().all(Option::is_none)
+        self.given().next().is_none()
+    }
+}
+
+impl Parameter {
+    /// The place of its value; nothing where the value makes the lock another one.
+    pub fn setting(&self) -> Option<Setting> {
+        match self.values {
+            Values::Locks(_) => None,
+            Values::Time(setting) | Values::Number(setting, ..) => Some(setting),
+        }
+    }
+
+    /// The value that `text` stands for, nothing if it is none.
+    fn read(&self, text: &str) -> Option<u64> {
+        match self.values {
+            Values::Locks(_) => None,
+            Values::Time(_) => parse_duration(text),
+            Values::Number(_, least, most, _) => {
+                text.parse().ok().filter(|value| (u64::from(least)..=u64::from(most)).contains(value))
+            }
+        }
     }
 }
 
@@ -83,7 +250,7 @@ impl fmt::Display for Named<'_> {
     /// As [`read`] reads it; a value that makes the lock another one of the catalogue is part of the id.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.entry.info.id)?;
-        self.times.iter().flatten().try_for_each(|(key, _, text)| write!(f, ":{key}={text}"))
+        self.given().try_for_each(|(parameter, _, text)| write!(f, ":{}={text}", parameter.key))
     }
 }
 
@@ -109,18 +276,17 @@ impl fmt::Display for Wrong<'_> {
             Wrong::Form(text) => write!(f, "'{text}' is not KEY=VALUE"),
             Wrong::NoParameter(entry, key) => {
                 write!(f, "{} has no parameter '{key}'", entry.info.id)?;
-                match of(entry.info.id) {
-                    [] => write!(f, ", nor any other"),
-                    some => {
-                        f.write_str("; it has")?;
-                        some.iter().try_for_each(|parameter| write!(f, " {}", parameter.key))
-                    }
+                if entry.parameters.is_empty() {
+                    return f.write_str(", nor any other");
                 }
+                f.write_str("; it has")?;
+                entry.parameters.iter().try_for_each(|parameter| write!(f, " {}", parameter.key))
             }
             Wrong::NoValue(parameter, value) => {
                 write!(f, "{}={value}: give ", parameter.key)?;
                 match parameter.values {
-                    Values::Time => write!(f, "a time with its unit, as in {}", parameter.default),
+                    Values::Time(_) => write!(f, "a time with its unit, as in {}", Default::Time(1_000_000)),
+                    Values::Number(_, least, most, unit) => write!(f, "a number of {unit} from {least} to {most}"),
                     Values::Locks(known) => {
                         f.write_str("one of")?;
                         known.iter().try_for_each(|(value, _)| write!(f, " {value}"))
@@ -137,37 +303,39 @@ impl fmt::Display for Wrong<'_> {
 /// # Errors
 /// What is wrong with the text.
 pub fn read(role: Role, text: &str) -> Result<Named<'_>, Wrong<'_>> {
-    let mut parts = text.split(':');
-    let id = parts.next().unwrap_or_default();
+    let (id, rest) = text.split_once(':').map_or((text, None), |(id, rest)| (id, Some(rest)));
     let found = registry::find(role, id).ok_or(Wrong::NoLock(id))?;
-    let known = if role == Role::Mutex { of(found.info.id) } else { &[] };
-    let mut named = Named { entry: found, times: [None; MOST_TIMES] };
-    let mut lock = None;
-    for part in parts {
-        let (key, value) = part.split_once('=').ok_or(Wrong::Form(part))?;
-        let parameter = known.iter().find(|known| registry::is_alike(known.key, key));
-        let parameter = parameter.ok_or(Wrong::NoParameter(found, key))?;
-        match parameter.values {
-            Values::Locks(values) => {
-                let meant = values.iter().find(|(known, _)| registry::is_alike(known, value));
-                let entry = meant.and_then(|(_, id)| registry::find(role, id));
-                let entry = entry.ok_or(Wrong::NoValue(parameter, value))?;
-                if lock.replace(entry).is_some() {
-                    return Err(Wrong::Twice(parameter));
-                }
-            }
-            Values::Time => {
-                if named.time(parameter.key).is_some() {
-                    return Err(Wrong::Twice(parameter));
-                }
-                let ns = parse_duration(value).ok_or(Wrong::NoValue(parameter, value))?;
-                if let Some(free) = named.times.iter_mut().find(|time| time.is_none()) {
-                    *free = Some((parameter.key, ns, value));
-                }
-            }
+    let parts = || rest.into_iter().flat_map(|rest| rest.split(':'));
+    let parameter_of =
+        |entry: &'static Entry, key: &'_ str| entry.parameters.iter().find(|known| registry::is_alike(known.key, key));
+    // First what makes the lock another one: the parameters are that one's.
+    let mut entry = None;
+    for (key, value) in parts().filter_map(|part| part.split_once('=')) {
+        let Some((parameter, Values::Locks(values))) = parameter_of(found, key).map(|known| (known, known.values))
+        else {
+            continue;
+        };
+        let meant = values.iter().find(|(known, _)| registry::is_alike(known, value));
+        let meant = meant.and_then(|(_, id)| registry::find(role, id)).ok_or(Wrong::NoValue(parameter, value))?;
+        if entry.replace(meant).is_some() {
+            return Err(Wrong::Twice(parameter));
         }
     }
-    named.entry = lock.unwrap_or(found);
+    let mut named = Named { entry: entry.unwrap_or(found), given: [None; MOST] };
+    for part in parts() {
+        let (key, value) = part.split_once('=').ok_or(Wrong::Form(part))?;
+        if parameter_of(found, key).is_some_and(|known| known.setting().is_none()) {
+            continue;
+        }
+        let parameter = parameter_of(named.entry, key).ok_or(Wrong::NoParameter(named.entry, key))?;
+        if named.given().any(|(given, ..)| given.key == parameter.key) {
+            return Err(Wrong::Twice(parameter));
+        }
+        let number = parameter.read(value).ok_or(Wrong::NoValue(parameter, value))?;
+        if let Some(free) = named.given.iter_mut().find(|given| given.is_none()) {
+            *free = Some((parameter, number, value));
+        }
+    }
     Ok(named)
 }
 
@@ -195,7 +363,7 @@ mod tests {
         ] {
             let named = read(Role::Mutex, text).expect(text);
             assert_eq!(
-                (named.entry.info.id, named.time("max-window"), named.is_plain()),
+                (named.entry.info.id, named.value(Setting::MaxWindow), named.is_plain()),
                 (id, window, window.is_none())
             );
             let again = named.to_string();
@@ -208,32 +376,51 @@ mod tests {
     fn nonsense_is_refused_with_what_would_do() {
         assert!(matches!(read(Role::RwLock, "asl"), Err(Wrong::NoLock("asl"))));
         assert!(matches!(read(Role::Mutex, ":fifo=cna"), Err(Wrong::NoLock(""))));
-        assert_eq!(wrong("cna:threshold=5"), "cna has no parameter 'threshold', nor any other");
+        assert_eq!(wrong("ttas:batch=5"), "ttas has no parameter 'batch', nor any other");
+        for wrong_number in ["0", "-1", "4294967296", "1.5", ""] {
+            let text = std::format!("cna:threshold={wrong_number}");
+            assert_eq!(
+                wrong(&text),
+                std::format!("threshold={wrong_number}: give a number of hand-offs from 1 to 1000000000")
+            );
+        }
         assert_eq!(wrong("asl:window=5ms"), "asl has no parameter 'window'; it has fifo max-window");
         assert_eq!(wrong("asl:fifo=hmcs"), "fifo=hmcs: give one of mcs_spin ticket cna futex");
-        assert_eq!(wrong("asl:max-window=5"), "max-window=5: give a time with its unit, as in 100ms");
+        assert_eq!(wrong("asl:max-window=5"), "max-window=5: give a time with its unit, as in 1ms");
         assert_eq!(wrong("asl:fifo"), "'fifo' is not KEY=VALUE");
         assert_eq!(wrong("asl:"), "'' is not KEY=VALUE");
         assert_eq!(wrong("asl:fifo=cna:fifo=cna"), "fifo is given twice");
         assert_eq!(wrong("asl:max-window=1s:max-window=1s"), "max-window is given twice");
     }
 
-    /// Every lock that a value stands for is in the catalogue, and so is every lock that has parameters.
+    /// Every lock that a value stands for is in the catalogue, every default is allowed, and no two parameters of a
+    /// lock, nor one of a mutex's and one of an rwlock's, have a place or a name in common.
     #[test]
     fn parameters_are_those_of_the_catalogue() {
-        for entry in registry::ENTRIES.iter().filter(|entry| entry.role == Role::Mutex) {
-            let parameters = of(entry.info.id);
-            let times = parameters.iter().filter(|parameter| parameter.values == Values::Time);
-            assert!(times.count() <= MOST_TIMES);
-            for parameter in parameters {
-                match parameter.values {
-                    Values::Time => assert!(parse_duration(parameter.default).is_some()),
-                    Values::Locks(values) => {
-                        assert!(values.iter().any(|(value, id)| *value == parameter.default && *id == entry.info.id));
+        let mut places = [const { std::vec::Vec::new() }; 2];
+        for entry in registry::ENTRIES {
+            let all: std::vec::Vec<_> = entry.parameters.iter().collect();
+            assert_eq!(all.len(), entry.parameters.len());
+            assert!(all.len() <= MOST && (entry.role != Role::Spin || all.is_empty()), "{}", entry.info.id);
+            for (at, parameter) in all.iter().enumerate() {
+                let same = |other: &&&Parameter| other.key == parameter.key || other.setting() == parameter.setting();
+                assert_eq!(all[at + 1..].iter().find(same), None, "{}", entry.info.id);
+                places[usize::from(entry.role == Role::RwLock)].extend(parameter.setting());
+                match (parameter.values, parameter.default) {
+                    (Values::Locks(values), Default::Lock(default)) => {
+                        assert!(values.iter().any(|(value, id)| *value == default && *id == entry.info.id));
                         assert!(values.iter().all(|(_, id)| registry::find(Role::Mutex, id).is_some()));
                     }
+                    (Values::Time(_) | Values::Number(..), Default::Time(_) | Default::Number(_)) => {
+                        assert!(parameter.read(&parameter.default.to_string()).is_some(), "{}", entry.info.id);
+                    }
+                    (Values::Number(..), Default::Measured) => {}
+                    _ => panic!("{}: {parameter:?}", entry.info.id),
                 }
             }
         }
+        let [mutexes, rwlocks] = places;
+        assert!(mutexes.iter().all(|place| !rwlocks.contains(place)));
+        assert!(mutexes.iter().chain(&rwlocks).all(|place| (*place as usize) < lockswap_platform::SETTINGS));
     }
 }

@@ -1,6 +1,7 @@
 //! The list of all locks. Adding one takes its file and one line here.
 
-use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::info::{ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::parameters::Parameters;
 use crate::{RawLock, RawRwLock};
 use lockswap_platform::Native;
 
@@ -40,8 +41,10 @@ impl Role {
 pub struct Entry {
     /// What it can replace.
     pub role: Role,
-    /// What is known about the algorithm.
+    /// What is known about the algorithm; the id is that of the list below, which for a composite is not its type's.
     pub info: LockInfo,
+    /// What users may choose at run time.
+    pub parameters: Parameters,
     /// Bytes the lock occupies inside the pthread object.
     pub body_bytes: usize,
     /// Bytes allocated beside the pthread object for each lock.
@@ -97,7 +100,7 @@ macro_rules! for_each_lock {
                 "malth_stp" => $crate::load_control::malthusian::MalthStp,
                 "mcs-timepub" => $crate::load_control::mcs_timepub::McsTimePub,
                 "cna" => $crate::numa::cna::Cna,
-                "cna-opt" => $crate::numa::cna::CnaOpt,
+                "cna-opt" => $crate::numa::cna_opt::CnaOpt,
                 "fissile" => $crate::numa::fissile::Fissile,
                 "c-bo-mcs_spin" => $crate::numa::cohort::CBoMcsSpin,
                 "c-bo-mcs_stp" => $crate::numa::cohort::CBoMcsStp,
@@ -157,6 +160,9 @@ const GLIBC_MUTEX: LockInfo = LockInfo {
     timed: Timed::Native,
     summary: "glibc's own lock, nothing preloaded: the baseline",
     paper: "Drepper: Futexes Are Tricky, 2011",
+    by_priority: ByPriority::Kernel,
+    keeps_up: true,
+    ..LockInfo::PLAIN
 };
 
 /// glibc's adaptive mutexes as an entry.
@@ -174,7 +180,17 @@ const fn native(role: Role, id: &'static str, summary: &'static str, preloaded: 
         Role::Spin => (WaitingPolicy::Spin, "none: glibc's source"),
     };
     let info = LockInfo { id, summary, waiting, paper, ..GLIBC_MUTEX };
-    Entry { role, info, body_bytes: 0, extra_bytes_per_lock: 0, bytes_per_acquisition: 0, preloaded, path: "" }
+    let parameters = Parameters::NONE;
+    Entry {
+        role,
+        info,
+        parameters,
+        body_bytes: 0,
+        extra_bytes_per_lock: 0,
+        bytes_per_acquisition: 0,
+        preloaded,
+        path: "",
+    }
 }
 
 /// A context sits in a slot of its own cache line; the holder's address is kept in the mutex.
@@ -194,12 +210,13 @@ pub const fn block_bytes(bytes: usize) -> usize {
     64 + bytes.next_multiple_of(64)
 }
 
-const fn mutex<L: RawLock<Native>>(path: &'static str) -> Entry {
+const fn mutex<L: RawLock<Native>>(id: &'static str, path: &'static str) -> Entry {
     let has_context = size_of::<L::Ctx>() != 0;
     let in_place = fits_in_place(size_of::<L>(), has_context);
     Entry {
         role: Role::Mutex,
-        info: L::INFO,
+        info: LockInfo { id, ..L::INFO },
+        parameters: L::PARAMETERS,
         body_bytes: if in_place { size_of::<L>() } else { size_of::<usize>() }
             + if has_context { size_of::<usize>() } else { 0 },
         extra_bytes_per_lock: if in_place { 0 } else { block_bytes(size_of::<L>()) },
@@ -209,15 +226,17 @@ const fn mutex<L: RawLock<Native>>(path: &'static str) -> Entry {
     }
 }
 
-const fn spin<L: RawLock<Native>>(path: &'static str) -> Entry {
-    Entry { role: Role::Spin, ..mutex::<L>(path) }
+/// Without parameters: their values belong to the process's mutexes and rwlocks.
+const fn spin<L: RawLock<Native>>(id: &'static str, path: &'static str) -> Entry {
+    Entry { role: Role::Spin, parameters: Parameters::NONE, ..mutex::<L>(id, path) }
 }
 
-const fn rwlock<L: RawRwLock<Native>>(path: &'static str) -> Entry {
+const fn rwlock<L: RawRwLock<Native>>(id: &'static str, path: &'static str) -> Entry {
     let in_place = fits_in_place(size_of::<L>(), false);
     Entry {
         role: Role::RwLock,
-        info: L::INFO,
+        info: LockInfo { id, ..L::INFO },
+        parameters: L::PARAMETERS,
         body_bytes: if in_place { size_of::<L>() } else { size_of::<usize>() },
         extra_bytes_per_lock: if in_place { 0 } else { block_bytes(size_of::<L>()) },
         bytes_per_acquisition: 0,
@@ -243,17 +262,17 @@ macro_rules! entries {
             adaptive(),
             $({
                 use $mutex as Lock;
-                mutex::<Lock<Native>>(stringify!($mutex))
+                mutex::<Lock<Native>>($mutex_id, stringify!($mutex))
             },)*
             native(Role::RwLock, PTHREAD, "glibc's own read-write lock", true),
             $({
                 use $rwlock as Lock;
-                rwlock::<Lock<Native>>(stringify!($rwlock))
+                rwlock::<Lock<Native>>($rwlock_id, stringify!($rwlock))
             },)*
             native(Role::Spin, PTHREAD, "glibc's own spinlock", true),
             $({
                 use $spin as Lock;
-                spin::<Lock<Native>>(stringify!($spin))
+                spin::<Lock<Native>>($spin_id, stringify!($spin))
             },)*
         ]
     };

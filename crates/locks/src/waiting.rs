@@ -1,6 +1,7 @@
 //! How a queue lock's waiter waits on its own status word: a type parameter of the lock.
 
 use crate::info::WaitingPolicy;
+use crate::parameters::{self, spins, Parameters};
 use lockswap_platform::{AtomicInt, Ordering, Platform};
 
 /// Status of a waiter in the queue.
@@ -18,14 +19,12 @@ pub const PARKED: u32 = 1;
 /// See [`WAITING`].
 pub const GRANTED: u32 = 2;
 
-/// Rounds of spinning before a waiter parks: about 10 us on the machines this was tuned on, twice the price of a park and
-/// a wake-up, so that a waiter never loses more than it could have saved.
-pub const SPINS_BEFORE_PARK: u32 = 500;
-
 /// A way to wait for one's turn.
 pub trait Waiting: Send + Sync + 'static {
     /// The name of the policy.
     const POLICY: WaitingPolicy;
+    /// What users may choose of it.
+    const PARAMETERS: Parameters = Parameters::NONE;
     /// Pause instructions between two looks of a spinning waiter; 0: it looks as often as it can.
     const PAUSES: u32 = 0;
     /// Waits until `status` is [`GRANTED`]. What the granter did before happens-before the return.
@@ -93,7 +92,7 @@ impl<const PAUSES: u32, const LOOKS: u32> Waiting for PausedSpin<PAUSES, LOOKS> 
     fn nudge<P: Platform>(_: &P::U32) {}
 }
 
-/// Spins for [`SPINS_BEFORE_PARK`] rounds, then sleeps until it is woken.
+/// Spins for as long as a round trip through a sleep takes, or as the user chose ([`parameters::SPIN`]), then sleeps until it is woken.
 pub struct SpinThenPark;
 
 impl SpinThenPark {
@@ -109,12 +108,13 @@ impl SpinThenPark {
 
 impl Waiting for SpinThenPark {
     const POLICY: WaitingPolicy = WaitingPolicy::SpinThenPark;
+    const PARAMETERS: Parameters = Parameters { own: &[parameters::SPIN], inside: &[] };
 
     #[inline]
     fn wait<P: Platform>(status: &P::U32) {
         // ORDER(hand-off): Acquire pairs with the Release in `grant`, here and below.
         let granted = || (status.load(Ordering::Acquire) == GRANTED).then_some(());
-        while P::spin_map_bounded(SPINS_BEFORE_PARK, granted).is_none() {
+        while P::spin_map_bounded(spins::<P>(), granted).is_none() {
             Self::sleep::<P>(status);
         }
     }

@@ -48,7 +48,7 @@ macro_rules! checks {
     (mutex { $($id:literal => $mutex:path,)* } $($others:tt)*) => {
         const CHECKS: &[(&str, fn())] = &[$(($id, || {
             use $mutex as Lock;
-            if <Lock<Native> as RawLock<Native>>::INFO.keeps_up() {
+            if <Lock<Native> as RawLock<Native>>::INFO.keeps_up {
                 serves_thousands::<Lock<Native>>();
             }
         }),)*];

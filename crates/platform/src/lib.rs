@@ -17,7 +17,7 @@ mod topology;
 mod weight;
 
 pub use core::sync::atomic::Ordering;
-pub use native::{window, Native};
+pub use native::{settings, window, Native};
 pub use single::Single;
 pub use time::{parse_duration, parse_duration_up_to, Clock, Deadline, Ns, LONGEST_DURATION};
 pub use topology::{
@@ -107,6 +107,9 @@ pub enum SharedTable {
     Readers,
 }
 
+/// Values of parameters that a process can have, see [`Platform::setting`].
+pub const SETTINGS: usize = 32;
+
 /// One machine that locks run on.
 pub trait Platform: Sized + Send + Sync + 'static {
     /// An atomic byte.
@@ -131,6 +134,11 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn relax(n: u32);
     /// The time on `clock`, ns.
     fn now(clock: Clock) -> Ns;
+    /// The time on a clock for what happens within seconds, ns: one that is cheap to read. It may run faster or slower than
+    /// [`Clock::Monotonic`] by a ten-thousandth, and two CPUs may see it a few ns apart.
+    fn instant() -> Ns {
+        Self::now(Clock::Monotonic)
+    }
     /// The CPU this thread runs on; it may have moved on return.
     fn cpu() -> u32;
     /// The locality group of the CPU this thread runs on, which may have moved on return: its NUMA node, or what else is
@@ -173,6 +181,22 @@ pub trait Platform: Sized + Send + Sync + 'static {
     #[inline]
     fn compute(steps: u64) {
         let _ = steps;
+    }
+    /// Rounds of [`Platform::spin_map_bounded`] that last as long as a round trip through a sleep: from the last look of a
+    /// thread that goes to sleep, over its wake-up, to its next look.
+    fn spins_before_park() -> u32 {
+        500
+    }
+    /// The value that the user has chosen for the parameter of locks with this number, less than [`SETTINGS`]; nothing if
+    /// none was. Constant once threads use locks.
+    fn setting(number: usize) -> Option<u64> {
+        let _ = number;
+        None
+    }
+    /// Tells the machine that this thread is about to write to `place`, so that its cache line may come while the thread does
+    /// something else.
+    fn prefetch_write<T>(place: *const T) {
+        let _ = place;
     }
     /// Keeps the CPU for `ns` ns, not less, as a program does that is busy with something else.
     fn keep_busy(ns: Ns) {

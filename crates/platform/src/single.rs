@@ -155,6 +155,10 @@ impl Platform for Single {
     fn reorder_window() -> Ns {
         Native::reorder_window()
     }
+    #[inline(always)]
+    fn instant() -> Ns {
+        Native::instant()
+    }
     fn weight() -> u32 {
         Native::weight()
     }
@@ -163,6 +167,12 @@ impl Platform for Single {
     }
     fn yield_cpu() {
         Native::yield_cpu();
+    }
+    fn spins_before_park() -> u32 {
+        Native::spins_before_park()
+    }
+    fn setting(number: usize) -> Option<u64> {
+        Native::setting(number)
     }
     fn choose(n: u32) -> u32 {
         Native::choose(n)

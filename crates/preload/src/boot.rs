@@ -14,8 +14,9 @@ use lockswap_locks::asymmetric::latency::FILE_WORDS;
 use lockswap_locks::counters::{Counter, FILE_BYTES};
 use lockswap_locks::for_each_lock;
 use lockswap_locks::info::Asks;
+use lockswap_locks::parameters::Setting;
 use lockswap_locks::registry::{self, Role};
-use lockswap_platform::{parse_duration, window, Native, Ns, Platform, Single};
+use lockswap_platform::{parse_duration, settings as settings_of_locks, window, Native, Ns, Platform, Single};
 
 /// Runs first of all constructors (`-z initfirst`). glibc passes the arguments of `main`, other C libraries do not.
 extern "C" fn constructor(_argc: c_int, _argv: *const *const c_char, environment: *const *const c_char) {
@@ -72,7 +73,9 @@ unsafe fn install(environment: &Environment) {
         let mutex = named.entry.info.id;
         let native = registry::is_glibcs(mutex);
         let default = |role: Role| if native { registry::PTHREAD } else { role.default_id() };
-        let rwlock = environment.lock("LOCKSWAP_RWLOCK", Role::RwLock, default(Role::RwLock)).entry.info.id;
+        let rwlock = environment.lock("LOCKSWAP_RWLOCK", Role::RwLock, default(Role::RwLock));
+        named.settings().chain(rwlock.settings()).for_each(|(number, value)| settings_of_locks::set(number, value));
+        let rwlock = rwlock.entry.info.id;
         let spin = environment.lock("LOCKSWAP_SPIN", Role::Spin, default(Role::Spin)).entry.info.id;
         let declared = environment.cpus("LOCKSWAP_ROUTE");
         let locks = [(Role::Mutex, mutex), (Role::RwLock, rwlock), (Role::Spin, spin)];
@@ -80,14 +83,14 @@ unsafe fn install(environment: &Environment) {
         let latencies = environment.map_file("LOCKSWAP_LATENCIES", 8 * FILE_WORDS, verbose);
         // Latencies are recorded by the kind of the core, whatever the lock.
         let asks = Asks { kind: latencies.is_some(), ..Asks::default() };
-        let asks = locks_ask.fold(asks, |asks, entry| asks.and(entry.info.asks()));
+        let asks = locks_ask.fold(asks, |asks, entry| asks.and(entry.info.asks));
         let settings = machine::settings(environment);
         let learnt = machine::learn(environment, &settings, asks);
         let route = asks.route.then(|| route::choose(environment, declared, &settings, verbose));
         if statistics.is_some() {
             generation::start_counting();
         }
-        set_epochs(environment, named.time("max-window"), latencies);
+        set_epochs(environment, named.value(Setting::MaxWindow), latencies);
         sandbox::install(environment);
         __register_atfork(
             Some(outside::before_fork),

@@ -161,7 +161,7 @@ pub fn uses_outside() -> bool {
 
 fn mutexes() -> Option<ByPriority> {
     // SAFETY: null, or a constant of the lock's type.
-    unsafe { MUTEXES.load(Ordering::Relaxed).as_ref() }.map(LockInfo::by_priority)
+    unsafe { MUTEXES.load(Ordering::Relaxed).as_ref() }.map(|info| info.by_priority)
 }
 
 /// Acquires the mutex at this address outside its queue, with `priority`: the result of `try_acquire`, or nothing if that is
@@ -231,7 +231,7 @@ fn notice(policy: c_int) {
     }
     // SAFETY: null, or a constant of the lock's type.
     let Some(info) = (unsafe { MUTEXES.load(Ordering::Relaxed).as_ref() }) else { return };
-    match info.by_priority() {
+    match info.by_priority {
         ByPriority::Kernel => {}
         ByPriority::Barging => generation::disable_fast_path(),
         ByPriority::No => complain(format_args!(

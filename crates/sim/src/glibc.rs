@@ -8,7 +8,7 @@
 //! The holder also writes who it is and how many use the mutex, in the same cache line. The adaptive kind spins before it
 //! sleeps; its pauses between two attempts do not grow here as they do in glibc. On hardware the real ones are measured.
 
-use lockswap_locks::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use lockswap_locks::info::{ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use lockswap_locks::registry::{PTHREAD, PTHREAD_ADAPTIVE};
 use lockswap_locks::RawLock;
 use lockswap_platform::{AtomicInt, Ordering, Platform};
@@ -79,6 +79,9 @@ unsafe impl<P: Platform, const ADAPTIVE: bool> RawLock<P> for Mutex<P, ADAPTIVE>
         timed: Timed::Native,
         summary: "glibc's mutex as the simulation has it: the baseline",
         paper: "Drepper: Futexes Are Tricky, 2011",
+        by_priority: ByPriority::Kernel,
+        keeps_up: true,
+        ..LockInfo::PLAIN
     };
     type Ctx = ();
 

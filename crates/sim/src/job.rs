@@ -5,9 +5,9 @@ use crate::engine::{Stuck, Totals};
 use crate::epochs::Epochs;
 use crate::glibc;
 use crate::machine::Machine;
-use crate::platform::set_longest_window;
+use crate::platform::{choose_settings, set_longest_window};
 use crate::Sim;
-use lockswap_locks::parameters::{self, Named};
+use lockswap_locks::parameters::{self, Named, Setting};
 use lockswap_locks::registry::{Entry, Role, ENTRIES, PTHREAD, PTHREAD_ADAPTIVE};
 use lockswap_locks::{for_each_lock, RawLock, RawRwLock};
 use lockswap_platform::{window::LONGEST, Ns};
@@ -182,6 +182,7 @@ impl Job<'_> {
         let role = if self.workload.wants_rwlocks() { Role::RwLock } else { Role::Mutex };
         let lock = find_lock(role, self.lock).ok_or(Failure::NoSuchLock)?;
         let (id, longest) = (lock.entry.info.id, self.longest_window(&lock));
+        choose_settings(lock.settings());
         if let Workload::Readers(config) = &self.workload {
             let lock = rwlock(id).ok_or(Failure::NoSuchLock)?;
             return self.measure(longest, |crew| readers::run::<Sim, _>(config, crew, &lock));
@@ -205,7 +206,7 @@ impl Job<'_> {
             Workload::Epochs(config) => config.window,
             _ => None,
         };
-        lock.time("max-window").or(of_workload).unwrap_or(LONGEST)
+        lock.value(Setting::MaxWindow).or(of_workload).unwrap_or(LONGEST)
     }
 
     fn measure(&self, longest: Ns, run: impl FnOnce(&Simulated<'_>) -> Report) -> Result<Finished, Failure> {

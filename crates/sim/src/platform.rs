@@ -6,6 +6,7 @@ use crate::word::{self, At, Memory, Place};
 use lockswap_platform::window::LONGEST;
 use lockswap_platform::{
     weight_of_nice, AtomicInt, Clock, CoreKind, Deadline, Ns, Ordering, Platform, SharedTable, Wake, MAX_RANKS,
+    SETTINGS,
 };
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
@@ -67,6 +68,8 @@ thread_local! {
     static WINDOWS: RefCell<Vec<Option<Ns>>> = const { RefCell::new(Vec::new()) };
     /// The nice values of threads that have one; the others' are 0.
     static NICE: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
+    /// Values of the lock's parameters, see [`Platform::setting`].
+    static CHOSEN: Cell<[Option<u64>; SETTINGS]> = const { Cell::new([None; SETTINGS]) };
     /// The reorder window of all others.
     static LONGEST_WINDOW: Cell<Ns> = const { Cell::new(LONGEST) };
 }
@@ -91,6 +94,13 @@ pub(crate) fn set_nice(nice: u32) {
         }
         values[thread] = nice;
     });
+}
+
+/// From now on the lock's parameters have these values, by their numbers, and no others.
+pub(crate) fn choose_settings(chosen: impl Iterator<Item = (usize, u64)>) {
+    let mut values = [None; SETTINGS];
+    chosen.for_each(|(number, value)| values[number] = Some(value));
+    CHOSEN.set(values);
 }
 
 /// From now on reorder windows are so long where no other is set.
@@ -246,6 +256,17 @@ impl Platform for Sim {
     fn weight() -> u32 {
         let thread = engine::current() as usize;
         weight_of_nice(NICE.with_borrow(|values| values.get(thread).copied()).unwrap_or(0) as i32)
+    }
+
+    /// As the machine's figures have it: the system calls, the wake-up, and the switches.
+    fn spins_before_park() -> u32 {
+        let costs = &engine::machine().costs;
+        let round_trip = costs.park + costs.unpark + costs.wake + 2 * costs.switch;
+        u32::try_from(round_trip / costs.pause.max(1)).unwrap_or(u32::MAX)
+    }
+
+    fn setting(number: usize) -> Option<u64> {
+        CHOSEN.get()[number]
     }
 
     fn compute(steps: u64) {

@@ -1,10 +1,10 @@
-//! Threads whose critical sections differ in length: who gets how much of a lock's time (Patel, Yang, Arulraj,
-//! A. and R. Arpaci-Dusseau, Swift: Scheduler-Cooperative Locks, EuroSys 2020).
+//! Threads whose critical sections differ in length: who gets how much of a lock's time (Patel, Yang, Arulraj, A. and
+//! R. Arpaci-Dusseau, Swift: Scheduler-Cooperative Locks, EuroSys 2020).
 //!
-//! Thread i is of class i modulo the number of classes. Class by class, critical sections have lengths of their own, and
-//! threads a nice value of their own, which a scheduler-cooperative lock takes for a claim to more or less of the time.
-//! Holders keep busy for the length of the section, as do threads between two sections: on hardware by the clock, so that a
-//! section is no longer on a slower CPU.
+//! Thread i is of class i modulo the number of classes. Class by class, critical sections have lengths of their own,
+//! and threads a nice value of their own, which a scheduler-cooperative lock takes for a claim to more or less of the
+//! time. Holders keep busy for the length of the section, as do threads between two sections: on hardware by the
+//! clock, so that a section is no longer on a slower CPU.
 
 use crate::crew::{gather, Crew, Member, Phase, Timing};
 use crate::lines::{check, lines, touch, Line};

@@ -11,7 +11,8 @@
 //!
 //! Deviation: the paper doubles the number of rounds of a loop from look to look, this lock the time.
 
-use crate::info::{Fairness, Family, LockInfo, WaitingPolicy};
+use crate::info::{Asks, Fairness, Family, LockInfo, WaitingPolicy};
+use crate::parameters::{Default, Parameter, Parameters, Values, MAX_WINDOW};
 use crate::queue::mcs::McsSpin;
 use crate::{flat::futex::Futex, flat::ticket::Ticket, numa::cna::Cna};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
@@ -70,6 +71,20 @@ pub type AslCna<P> = Reorderable<Cna<P>, Busy>;
 /// For more threads than CPUs: over the futex lock, standing back asleep.
 pub type AslBlocking<P> = Reorderable<Futex<P>, Asleep>;
 
+/// The lock inside.
+const FIFO: Parameter = Parameter {
+    key: "fifo",
+    values: Values::Locks(&[
+        ("mcs_spin", "asl"),
+        ("ticket", "asl-ticket"),
+        ("cna", "asl-cna"),
+        ("futex", "asl-blocking"),
+    ]),
+    default: Default::Lock("mcs_spin"),
+    summary: "lock below, which serves those who do not stand back",
+    source: "Liu et al.: PPoPP 2022, sec. 3.2",
+};
+
 impl<L: IsHeld, S: StandBack> Reorderable<L, S> {
     /// Stands back if that is what threads do on this CPU; not beyond `deadline`.
     #[inline]
@@ -122,6 +137,17 @@ unsafe impl<P: Platform, L: RawLock<P> + IsHeld, S: StandBack> RawLock<P> for Re
             _ => "little cores stand back for big ones, asleep, for a bounded time, then join in",
         },
         paper: "Liu, Gu, Tang, Li, Zang, Chen: PPoPP 2022, alg. 1",
+        asks: L::INFO.asks.and(Asks::KIND),
+        by_priority: L::INFO.by_priority,
+        keeps_up: L::INFO.keeps_up,
+        ..LockInfo::PLAIN
+    };
+    const PARAMETERS: Parameters = Parameters {
+        own: match L::INFO.id.as_bytes() {
+            b"mcs_spin" => &[FIFO, MAX_WINDOW],
+            _ => &[MAX_WINDOW],
+        },
+        inside: &[L::PARAMETERS],
     };
     type Ctx = L::Ctx;
 
@@ -147,9 +173,21 @@ unsafe impl<P: Platform, L: RawLock<P> + IsHeld, S: StandBack> RawLock<P> for Re
     }
 
     #[inline]
+    unsafe fn has_heir(&self, cx: &L::Ctx) -> bool {
+        // SAFETY: as for this call.
+        unsafe { self.inside.has_heir(cx) }
+    }
+
+    #[inline]
     unsafe fn unlock_alone(&self, cx: &L::Ctx) -> bool {
         // SAFETY: as for this call.
         unsafe { self.inside.unlock_alone(cx) }
+    }
+
+    #[inline]
+    unsafe fn hand_over(&self, cx: &L::Ctx) {
+        // SAFETY: as for this call.
+        unsafe { self.inside.hand_over(cx) };
     }
 }
 

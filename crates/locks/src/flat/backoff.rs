@@ -5,7 +5,7 @@
 //!
 //! Fairness: none; whoever comes late backs off least. Space: one word. Hand-off: whoever swaps first.
 
-use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::info::{ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::Platform;
 
@@ -63,6 +63,9 @@ unsafe impl<P: Platform, const FREE: u32, const HELD: u32> RawLock<P> for Backof
         timed: Timed::Poll,
         summary: "test-and-set with bounded exponential back-off",
         paper: "Anderson: TPDS 1(1), 1990",
+        by_priority: ByPriority::Barging,
+        keeps_up: true,
+        ..LockInfo::PLAIN
     };
     type Ctx = ();
 

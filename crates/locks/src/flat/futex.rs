@@ -7,7 +7,7 @@
 //! Fairness: none; a newcomer may take the lock before the thread that was woken for it. Space: two words. Hand-off:
 //! none, the lock becomes free. Waiters spin on the lock's line for a bounded time, then sleep in the kernel.
 
-use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::info::{ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::{adaptive, IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::{AtomicInt, Deadline, Ordering, Platform, Wake};
 
@@ -78,6 +78,9 @@ unsafe impl<P: Platform> RawLock<P> for Futex<P> {
         timed: Timed::Native,
         summary: "the safe general default: spins as long as it pays off, then sleeps; newcomers may barge in",
         paper: "Drepper: Futexes Are Tricky, 2011",
+        by_priority: ByPriority::Kernel,
+        keeps_up: true,
+        ..LockInfo::PLAIN
     };
     type Ctx = ();
 

@@ -22,7 +22,7 @@
 //! woken is on its way: with more threads than CPUs each release would otherwise make a system call.
 
 use super::CYCLES_PER_PAUSE;
-use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::info::{ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::{AtomicInt, Deadline, Ordering, Platform, Wake};
 
@@ -199,6 +199,9 @@ unsafe impl<P: Platform, const SPINS: u32, const GRACE: u32, const WINDOW: u32> 
         timed: Timed::Native,
         summary: "spins before it sleeps, and wakes nobody while a spinner is there to take over",
         paper: "Falsafi, Guerraoui, Picorel, Trigonakis: USENIX ATC 2016, section 5",
+        by_priority: ByPriority::Kernel,
+        keeps_up: true,
+        ..LockInfo::PLAIN
     };
     type Ctx = ();
 

@@ -78,6 +78,7 @@ unsafe impl<P: Platform, const SLOTS: usize> RawLock<P> for GrantArray<P, SLOTS>
             "a ticket lock whose waiters watch one of several slots, by their number"
         },
         paper: if Self::IS_ARRAY_LOCK { "Anderson: TPDS 1(1), 1990" } else { "Dice: SPAA 2011" },
+        ..LockInfo::PLAIN
     };
     type Ctx = ();
 

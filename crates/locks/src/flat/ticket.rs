@@ -76,6 +76,7 @@ unsafe impl<P: Platform, const BASE: u32, const LOOKS: u32> RawLock<P> for Ticke
             "a ticket lock whose waiters look the less often the further back they are"
         },
         paper: if LOOKS == 0 { "Reed, Kanodia: CACM 22(2), 1979" } else { "David, Guerraoui, Trigonakis: SOSP 2013" },
+        ..LockInfo::PLAIN
     };
     type Ctx = ();
 

@@ -15,7 +15,7 @@
 //! instead of cycles; it starts anew with each acquisition instead of with each thread; waits yield and nap in the end.
 
 use super::CYCLES_PER_PAUSE;
-use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::info::{ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use core::marker::PhantomData;
 use lockswap_platform::{AtomicInt, Ordering, Platform};
@@ -148,6 +148,9 @@ unsafe impl<P: Platform, const FREE: u32, const HELD: u32, C: Contend> RawLock<P
         timed: Timed::Poll,
         summary: C::SUMMARY,
         paper: C::PAPER,
+        by_priority: ByPriority::Barging,
+        keeps_up: true,
+        ..LockInfo::PLAIN
     };
     type Ctx = ();
 

@@ -84,6 +84,7 @@ unsafe impl<P: Platform, const NEAR: u32> RawLock<P> for TwaLock<P, NEAR> {
         timed: Timed::Poll,
         summary: "a ticket lock whose distant waiters watch a table that all locks share",
         paper: "Dice, Kogan: Euro-Par 2019, listing 1",
+        ..LockInfo::PLAIN
     };
     type Ctx = ();
 

@@ -16,8 +16,9 @@
 //! top spins; here it sleeps, and whoever leaves the lock idle wakes it.
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::parameters::spins;
 use crate::queue::mcs::McsSpin;
-use crate::waiting::{SpinThenPark, Waiting, SPINS_BEFORE_PARK, WAITING};
+use crate::waiting::{SpinThenPark, Waiting, WAITING};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use core::ptr::null_mut;
 use lockswap_platform::{AtomicInt, AtomicPtrCell, Ordering, Platform};
@@ -109,7 +110,7 @@ impl<P: Platform, L, const ACTIVE: u32, const PROMOTE_EVERY: u32> Gcr<P, L, ACTI
             let active = Self::has_place(state) && self.state.compare_exchange(state, new, Ordering::Relaxed).is_ok();
             active.then_some(())
         };
-        while P::spin_map_bounded(SPINS_BEFORE_PARK, activate).is_none() {
+        while P::spin_map_bounded(spins::<P>(), activate).is_none() {
             let bell = self.bell.load(Ordering::Relaxed);
             let state = self.state.load(Ordering::Relaxed);
             // ORDER(bell): Release pairs with the Acquire in `ring`: the bell was read before it rises. Without the pair the
@@ -228,6 +229,9 @@ unsafe impl<P: Platform, L: TryLock<P>, const ACTIVE: u32, const PROMOTE_EVERY: 
         timed: Timed::Poll,
         summary: "a wrapper around MCS that lets one thread in; the others sleep and are let in by turns",
         paper: "Dice, Kogan: Euro-Par 2019, GCR",
+        asks: L::INFO.asks,
+        keeps_up: true,
+        ..LockInfo::PLAIN
     };
     type Ctx = L::Ctx;
 

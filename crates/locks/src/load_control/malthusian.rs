@@ -16,6 +16,7 @@
 //! the `_stp` flavour there is a word in front of the queue, whose holder is only the next to compete for it (see [`Stp`]).
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::parameters::{Default, Parameter, Parameters, Setting, Values};
 use crate::queue::stp::{Stp, PATIENCE};
 use crate::waiting::{Spin, SpinThenPark, Waiting, WAITING};
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
@@ -141,36 +142,6 @@ pub type MalthSpin<P> = Malthusian<P, Spin, 1024>;
 pub type MalthStp<P> = Stp<P, Malthusian<P, SpinThenPark, 4>, PATIENCE>;
 
 impl<P: Platform, W: Waiting, const FAIRNESS: u32> Malthusian<P, W, FAIRNESS> {
-    /// Passes the lock on: to a waiter of the passive list, or to the first or second one of the main queue.
-    ///
-    /// # Safety
-    /// `cx` holds the lock, and there is a waiter in one of the queues, or one that is about to link in.
-    #[cold]
-    #[inline(never)]
-    unsafe fn hand_over(&self, cx: &Node<P>) {
-        let fair = P::choose(FAIRNESS) == 0;
-        // SAFETY: as for this call; all other nodes are waiters.
-        unsafe {
-            let heir = if cx.has_passive() && (fair || cx.next().is_null()) {
-                let heir = cx.pop_passive(fair);
-                self.put_first(cx, &*heir);
-                heir
-            } else {
-                let first = cx.linked();
-                let second = (*first).next();
-                if second.is_null() {
-                    first
-                } else {
-                    cx.push_passive(first);
-                    second
-                }
-            };
-            cx.bequeath_passive(&*heir);
-            // LAST: the lock may be destroyed after this grant.
-            W::grant::<P>(&(*heir).status);
-        }
-    }
-
     /// Puts `heir` behind the holder, before the rest of the main queue.
     fn put_first(&self, cx: &Node<P>, heir: &Node<P>) {
         let mut next = cx.next();
@@ -201,6 +172,17 @@ unsafe impl<P: Platform, W: Waiting, const FAIRNESS: u32> RawLock<P> for Malthus
         timed: Timed::Poll,
         summary: "an MCS queue that sets aside the waiters it does not need to keep the lock busy",
         paper: "Dice: EuroSys 2017, MCSCR",
+        ..LockInfo::PLAIN
+    };
+    const PARAMETERS: Parameters = Parameters {
+        own: &[Parameter {
+            key: "fairness",
+            values: Values::Number(Setting::Fairness, 1, 1_000_000_000, "hand-offs"),
+            default: Default::Number(FAIRNESS),
+            summary: "one hand-off in so many goes to the waiter that has been passive longest",
+            source: "Dice: EuroSys 2017, sec. 4: 1000; the study and its authors' code: 1024",
+        }],
+        inside: &[W::PARAMETERS],
     };
     type Ctx = Node<P>;
 
@@ -233,13 +215,48 @@ unsafe impl<P: Platform, W: Waiting, const FAIRNESS: u32> RawLock<P> for Malthus
     }
 
     #[inline]
+    unsafe fn has_heir(&self, cx: &Node<P>) -> bool {
+        // Relaxed: `hand_over` looks again before it follows the link.
+        !cx.next.load(Ordering::Relaxed).is_null() || cx.has_passive()
+    }
+
+    #[inline]
     unsafe fn unlock_alone(&self, cx: &Node<P>) -> bool {
-        // Relaxed: a successor that is linked is looked at later.
-        cx.next.load(Ordering::Relaxed).is_null()
-            && !cx.has_passive()
+        // SAFETY: as for this call.
+        let has_heir = unsafe { self.has_heir(cx) };
+        !has_heir
             // ORDER(hand-off): Release pairs with the Acquire of the next swap; publishes the critical section.
             // LAST: the lock may be destroyed after this exchange.
             && self.tail.compare_exchange(from_ref(cx).cast_mut(), null_mut(), Ordering::Release).is_ok()
+    }
+
+    /// Passes the lock on: to a waiter of the passive list, or to the first or second one of the main queue.
+    #[cold]
+    #[inline(never)]
+    unsafe fn hand_over(&self, cx: &Node<P>) {
+        let one_in = Setting::Fairness.number::<P>(FAIRNESS);
+        // Drawn only where it decides something, because it takes a look at the clock.
+        let fair = cx.has_passive() && P::choose(one_in) == 0;
+        // SAFETY: as for this call; all other nodes are waiters.
+        unsafe {
+            let heir = if cx.has_passive() && (fair || cx.next().is_null()) {
+                let heir = cx.pop_passive(fair);
+                self.put_first(cx, &*heir);
+                heir
+            } else {
+                let first = cx.linked();
+                let second = (*first).next();
+                if second.is_null() {
+                    first
+                } else {
+                    cx.push_passive(first);
+                    second
+                }
+            };
+            cx.bequeath_passive(&*heir);
+            // LAST: the lock may be destroyed after this grant.
+            W::grant::<P>(&(*heir).status);
+        }
     }
 }
 

@@ -246,11 +246,60 @@ impl<P: Platform, T: Times> McsTp<P, T> {
         }
         P::spin_map(|| Some(node.next()).filter(|next| !next.is_null()))
     }
+}
+
+// SAFETY: a node becomes the holder when it finds the queue empty or when the holder before grants it; a release that
+// grants to nobody leaves the queue empty.
+unsafe impl<P: Platform, T: Times> RawLock<P> for McsTp<P, T> {
+    const INFO: LockInfo = LockInfo {
+        id: "mcs-timepub",
+        family: Family::LoadControl,
+        waiting: WaitingPolicy::Spin,
+        fairness: Fairness::LongTerm,
+        timed: Timed::Native,
+        summary: "an MCS queue that passes over waiters which have lost their CPU or given up",
+        paper: "He, Scherer, Scott: HiPC 2005, MCS-TP",
+        ..LockInfo::PLAIN
+    };
+    type Ctx = Node<P>;
+
+    fn new() -> Self {
+        McsTp { tail: P::Ptr::new(null_mut()), times: PhantomData }
+    }
+
+    #[inline]
+    unsafe fn lock(&self, cx: &Node<P>) {
+        let predecessor = self.enqueue(cx);
+        if !predecessor.is_null() {
+            self.lock_contended(cx, predecessor, None);
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, cx: &Node<P>) {
+        // SAFETY: as for this call.
+        unsafe {
+            if !self.unlock_alone(cx) {
+                self.hand_over(cx);
+            }
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock_alone(&self, cx: &Node<P>) -> bool {
+        // Relaxed: a successor that is linked is looked at later. It may have given up, and so is no heir yet.
+        let alone = cx.next.load(Ordering::Relaxed).is_null()
+            // ORDER(hand-off): Release pairs with the Acquire of the next swap; publishes the critical section.
+            // LAST: the lock may be destroyed after this exchange.
+            && self.tail.compare_exchange(from_ref(cx).cast_mut(), null_mut(), Ordering::Release).is_ok();
+        if alone {
+            // Relaxed: nobody else looks at the node.
+            cx.status.store(OUT, Ordering::Relaxed);
+        }
+        alone
+    }
 
     /// Passes the lock on to the first waiter behind `cx` that has looked lately, or makes it free.
-    ///
-    /// # Safety
-    /// `cx` holds the lock.
     #[cold]
     #[inline(never)]
     unsafe fn hand_over(&self, cx: &Node<P>) {
@@ -280,57 +329,6 @@ impl<P: Platform, T: Times> McsTp<P, T> {
                 kept = next;
             }
         }
-    }
-}
-
-// SAFETY: a node becomes the holder when it finds the queue empty or when the holder before grants it; a release that
-// grants to nobody leaves the queue empty.
-unsafe impl<P: Platform, T: Times> RawLock<P> for McsTp<P, T> {
-    const INFO: LockInfo = LockInfo {
-        id: "mcs-timepub",
-        family: Family::LoadControl,
-        waiting: WaitingPolicy::Spin,
-        fairness: Fairness::LongTerm,
-        timed: Timed::Native,
-        summary: "an MCS queue that passes over waiters which have lost their CPU or given up",
-        paper: "He, Scherer, Scott: HiPC 2005, MCS-TP",
-    };
-    type Ctx = Node<P>;
-
-    fn new() -> Self {
-        McsTp { tail: P::Ptr::new(null_mut()), times: PhantomData }
-    }
-
-    #[inline]
-    unsafe fn lock(&self, cx: &Node<P>) {
-        let predecessor = self.enqueue(cx);
-        if !predecessor.is_null() {
-            self.lock_contended(cx, predecessor, None);
-        }
-    }
-
-    #[inline]
-    unsafe fn unlock(&self, cx: &Node<P>) {
-        // SAFETY: as for this call.
-        unsafe {
-            if !self.unlock_alone(cx) {
-                self.hand_over(cx);
-            }
-        }
-    }
-
-    #[inline]
-    unsafe fn unlock_alone(&self, cx: &Node<P>) -> bool {
-        // Relaxed: a successor that is linked is looked at later.
-        let alone = cx.next.load(Ordering::Relaxed).is_null()
-            // ORDER(hand-off): Release pairs with the Acquire of the next swap; publishes the critical section.
-            // LAST: the lock may be destroyed after this exchange.
-            && self.tail.compare_exchange(from_ref(cx).cast_mut(), null_mut(), Ordering::Release).is_ok();
-        if alone {
-            // Relaxed: nobody else looks at the node.
-            cx.status.store(OUT, Ordering::Relaxed);
-        }
-        alone
     }
 }
 

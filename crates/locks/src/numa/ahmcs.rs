@@ -23,7 +23,7 @@
 //! for all its locks that it does not hold at once.
 
 use super::hmcs::{self, HmcsLock};
-use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::{AtomicInt, Ordering, Platform};
 
@@ -70,6 +70,8 @@ unsafe impl<P: Platform, const THRESHOLD: u32> RawLock<P> for AhmcsLock<P, THRES
         timed: Timed::Poll,
         summary: "HMCS whose threads skip their node's queue where that has not paid off",
         paper: "Chabbi, Mellor-Crummey: PPoPP 2016",
+        asks: Asks::LOCALITY,
+        ..LockInfo::PLAIN
     };
     type Ctx = Node<P>;
 

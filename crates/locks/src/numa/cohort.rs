@@ -19,7 +19,7 @@
 
 use super::ENTRIES;
 use crate::flat::{backoff::Backoff, partitioned::Partitioned, ticket::Ticket};
-use crate::info::{Fairness, Family, LockInfo, Timed};
+use crate::info::{Asks, Fairness, Family, LockInfo, Timed};
 use crate::line::Line;
 use crate::queue::mcs::{McsQueue, McsSpin};
 use crate::queue::stp::{Stp, PATIENCE};
@@ -144,6 +144,8 @@ unsafe impl<P: Platform, G: ThreadOblivious<P>, L: DetectWaiters<P>, const BATCH
             b"partitioned" => "Dice, Marathe, Shavit: TOPC 1(2), 2015",
             _ => "Dice, Marathe, Shavit: PPoPP 2012, sec. 2",
         },
+        asks: Asks::LOCALITY,
+        ..LockInfo::PLAIN
     };
     type Ctx = L::Ctx;
 

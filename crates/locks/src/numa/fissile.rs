@@ -14,7 +14,7 @@
 //! head became impatient may still pass, once.
 
 use super::cna::{Cna, Node};
-use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::{AtomicInt, Ordering, Platform};
 
@@ -76,6 +76,8 @@ unsafe impl<P: Platform, const PATIENCE: u32> RawLock<P> for FissileLock<P, PATI
         timed: Timed::Poll,
         summary: "test-and-set while that suffices; under contention a CNA queue that newcomers pass within bounds",
         paper: "Dice, Kogan: NETYS 2020",
+        asks: Asks::LOCALITY,
+        ..LockInfo::PLAIN
     };
     type Ctx = ();
 

@@ -10,7 +10,7 @@
 //! order, before everybody else but those few who have just looked. There is no throttling of a node's traffic (its
 //! `GT` variant): the threads of one node watch one word.
 
-use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::info::{Asks, ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::{AtomicInt, Clock, Deadline, Ns, Ordering, Platform};
 
@@ -95,6 +95,9 @@ unsafe impl<P: Platform, const ROUNDS: u32, const PATIENCE: Ns> RawLock<P> for H
         timed: Timed::Poll,
         summary: "test-and-set with a longer back-off while the holder is of another NUMA node",
         paper: "Radovic, Hagersten: HPCA 2003, sections 4 and 5",
+        asks: Asks::LOCALITY,
+        by_priority: ByPriority::Barging,
+        ..LockInfo::PLAIN
     };
     type Ctx = ();
 

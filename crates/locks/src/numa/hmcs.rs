@@ -19,7 +19,7 @@
 //! thread touches the lock after another node may have acquired it, which `is_quiet` tells.
 
 use super::ENTRIES;
-use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::line::Line;
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
 use core::array;
@@ -303,6 +303,8 @@ unsafe impl<P: Platform, const THRESHOLD: u32> RawLock<P> for HmcsLock<P, THRESH
         timed: Timed::Poll,
         summary: "an MCS queue per NUMA node below an MCS queue of the nodes",
         paper: "Chabbi, Fagan, Mellor-Crummey: PPoPP 2015, sec. 4",
+        asks: Asks::LOCALITY,
+        ..LockInfo::PLAIN
     };
     type Ctx = Node<P>;
 

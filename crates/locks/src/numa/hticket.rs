@@ -16,7 +16,7 @@
 
 use crate::flat::ticket::TicketLock;
 use crate::flat::CYCLES_PER_PAUSE;
-use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::line::Line;
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::{AtomicInt, Ordering, Platform};
@@ -104,6 +104,8 @@ unsafe impl<P: Platform, const NODES: usize, const BATCH: u32> RawLock<P> for HT
         timed: Timed::Poll,
         summary: "a ticket lock per NUMA node under a global one, which a node keeps for a batch of acquisitions",
         paper: "David, Guerraoui, Trigonakis: SOSP 2013, section 4.1",
+        asks: Asks::LOCALITY,
+        ..LockInfo::PLAIN
     };
     type Ctx = ();
 

@@ -2,6 +2,7 @@
 
 pub mod ahmcs;
 pub mod cna;
+pub mod cna_opt;
 pub mod cohort;
 pub mod fissile;
 pub mod hbo;

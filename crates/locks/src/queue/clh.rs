@@ -14,8 +14,9 @@
 //! prefetches the node for writing.
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::parameters::{spins, Parameters};
 use crate::queue::stp::{Stp, PATIENCE};
-use crate::waiting::{LibslockSpin, Spin, SpinThenPark, Waiting, GRANTED, PARKED, SPINS_BEFORE_PARK, WAITING};
+use crate::waiting::{LibslockSpin, Spin, SpinThenPark, Waiting, GRANTED, PARKED, WAITING};
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
 use core::marker::PhantomData;
 use core::ptr::{from_ref, null_mut};
@@ -63,7 +64,7 @@ impl<P: Platform> Node<P> {
             WaitingPolicy::SpinThenPark | WaitingPolicy::Adaptive => {
                 // ORDER(hand-off): Acquire pairs with the Release in `hand_over`.
                 let granted = || (predecessor.state.load(Ordering::Acquire) == GRANTED).then_some(());
-                if P::spin_map_bounded(SPINS_BEFORE_PARK, granted).is_none() {
+                if P::spin_map_bounded(spins::<P>(), granted).is_none() {
                     // Relaxed: published by the exchange.
                     self.turn.store(WAITING, Ordering::Relaxed);
                     predecessor.sleeper.store(from_ref(self).cast_mut(), Ordering::Relaxed);
@@ -129,7 +130,9 @@ unsafe impl<P: Platform, W: Waiting> RawLock<P> for Clh<P, W> {
         timed: Timed::Poll,
         summary: "a queue in which every waiter watches its predecessor's node",
         paper: "Craig: TR 93-02-02, 1993; Magnusson, Landin, Hagersten: IPPS 1994",
+        ..LockInfo::PLAIN
     };
+    const PARAMETERS: Parameters = W::PARAMETERS;
     type Ctx = Node<P>;
 
     fn new() -> Self {
@@ -152,13 +155,25 @@ unsafe impl<P: Platform, W: Waiting> RawLock<P> for Clh<P, W> {
     #[inline]
     unsafe fn unlock(&self, cx: &Node<P>) {
         // SAFETY: as for this call.
-        if unsafe { !self.unlock_alone(cx) } {
-            cx.hand_over::<W>();
+        unsafe {
+            if !self.unlock_alone(cx) {
+                self.hand_over(cx);
+            }
         }
     }
 
     #[inline]
+    unsafe fn has_heir(&self, cx: &Node<P>) -> bool {
+        // Relaxed: a successor has to see the release before it does anything else.
+        self.tail.load(Ordering::Relaxed) != from_ref(cx).cast_mut()
+    }
+
+    #[inline]
     unsafe fn unlock_alone(&self, cx: &Node<P>) -> bool {
+        // SAFETY: as for this call.
+        if unsafe { self.has_heir(cx) } {
+            return false;
+        }
         // ORDER(hand-off): Release pairs with the Acquire of the next swap; publishes the critical section.
         // LAST: the lock may be destroyed after this exchange.
         let alone = self.tail.compare_exchange(from_ref(cx).cast_mut(), null_mut(), Ordering::Release).is_ok();
@@ -167,6 +182,11 @@ unsafe impl<P: Platform, W: Waiting> RawLock<P> for Clh<P, W> {
             cx.state.store(FREE, Ordering::Relaxed);
         }
         alone
+    }
+
+    #[inline]
+    unsafe fn hand_over(&self, cx: &Node<P>) {
+        cx.hand_over::<W>();
     }
 }
 

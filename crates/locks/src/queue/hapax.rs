@@ -101,6 +101,7 @@ unsafe impl<P: Platform, const COUNT_BITS: u32> RawLock<P> for HapaxLock<P, COUN
         timed: Timed::Poll,
         summary: "a queue of values instead of nodes: waiters watch a table that all locks share",
         paper: "Dice, Kogan: PPoPP 2026",
+        ..LockInfo::PLAIN
     };
     type Ctx = ();
 

@@ -70,6 +70,7 @@ unsafe impl<P: Platform> RawLock<P> for Hemlock<P> {
         timed: Timed::Poll,
         summary: "a queue of single words: each waiter takes the grant out of its predecessor's word",
         paper: "Dice, Kogan: SPAA 2021, listing 2",
+        ..LockInfo::PLAIN
     };
     type Ctx = Grant<P>;
 
@@ -91,18 +92,34 @@ unsafe impl<P: Platform> RawLock<P> for Hemlock<P> {
     #[inline]
     unsafe fn unlock(&self, cx: &Grant<P>) {
         // SAFETY: as for this call.
-        if unsafe { !self.unlock_alone(cx) } {
-            // ORDER(hand-off): Release pairs with the Acquire in `take`; publishes the critical section.
-            // LAST: the lock may be destroyed after this store.
-            cx.word.store(FULL, Ordering::Release);
+        unsafe {
+            if !self.unlock_alone(cx) {
+                self.hand_over(cx);
+            }
         }
     }
 
     #[inline]
+    unsafe fn has_heir(&self, cx: &Grant<P>) -> bool {
+        // Relaxed: a successor has to take the grant before it does anything else.
+        self.tail.load(Ordering::Relaxed) != from_ref(cx).cast_mut()
+    }
+
+    #[inline]
     unsafe fn unlock_alone(&self, cx: &Grant<P>) -> bool {
-        // ORDER(hand-off): Release pairs with the Acquire of the next swap; publishes the critical section.
-        // LAST: the lock may be destroyed after this exchange.
-        self.tail.compare_exchange(from_ref(cx).cast_mut(), null_mut(), Ordering::Release).is_ok()
+        // SAFETY: as for this call.
+        let has_heir = unsafe { self.has_heir(cx) };
+        !has_heir
+            // ORDER(hand-off): Release pairs with the Acquire of the next swap; publishes the critical section.
+            // LAST: the lock may be destroyed after this exchange.
+            && self.tail.compare_exchange(from_ref(cx).cast_mut(), null_mut(), Ordering::Release).is_ok()
+    }
+
+    #[inline]
+    unsafe fn hand_over(&self, cx: &Grant<P>) {
+        // ORDER(hand-off): Release pairs with the Acquire in `take`; publishes the critical section.
+        // LAST: the lock may be destroyed after this store.
+        cx.word.store(FULL, Ordering::Release);
     }
 }
 

@@ -128,6 +128,7 @@ unsafe impl<P: Platform, W: Waiting> RawLock<P> for K42Lock<P, W> {
         timed: Timed::Poll,
         summary: "MCS without a context: the lock plays the holder's node, waiters' nodes are on their stacks",
         paper: "Scott: Shared-Memory Synchronization, 2013, fig. 4.11",
+        ..LockInfo::PLAIN
     };
     type Ctx = ();
 

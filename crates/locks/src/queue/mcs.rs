@@ -11,6 +11,7 @@
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::numa::cohort::DetectWaiters;
+use crate::parameters::Parameters;
 use crate::queue::stp::{Stp, PATIENCE};
 use crate::waiting::{LibslockSpin, Spin, SpinThenPark, Waiting, WAITING};
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
@@ -48,8 +49,6 @@ impl<P: Platform> Node<P> {
     }
 
     /// The successor, which has linked in or is about to.
-    #[cold]
-    #[inline(never)]
     fn successor(&self) -> *mut Node<P> {
         // ORDER(link): Acquire pairs with the Release in `wait_behind`.
         P::spin_map(|| Some(self.next.load(Ordering::Acquire)).filter(|next| !next.is_null()))
@@ -86,7 +85,9 @@ unsafe impl<P: Platform, W: Waiting> RawLock<P> for Mcs<P, W> {
         timed: Timed::Poll,
         summary: "a queue in which every waiter watches its own node",
         paper: "Mellor-Crummey, Scott: TOCS 9(1), 1991, fig. 5",
+        ..LockInfo::PLAIN
     };
+    const PARAMETERS: Parameters = W::PARAMETERS;
     type Ctx = Node<P>;
 
     fn new() -> Self {
@@ -109,21 +110,34 @@ unsafe impl<P: Platform, W: Waiting> RawLock<P> for Mcs<P, W> {
 
     #[inline]
     unsafe fn unlock(&self, cx: &Node<P>) {
-        // SAFETY: as for this call; the successor waits for the grant.
+        // SAFETY: as for this call.
         unsafe {
             if !self.unlock_alone(cx) {
-                W::grant::<P>(&(*cx.successor()).status);
+                self.hand_over(cx);
             }
         }
     }
 
     #[inline]
+    unsafe fn has_heir(&self, cx: &Node<P>) -> bool {
+        // Relaxed: `hand_over` looks again before it follows the link.
+        !cx.next.load(Ordering::Relaxed).is_null()
+    }
+
+    #[inline]
     unsafe fn unlock_alone(&self, cx: &Node<P>) -> bool {
-        // Relaxed: a successor that is linked is looked at later.
-        cx.next.load(Ordering::Relaxed).is_null()
+        // SAFETY: as for this call.
+        let has_heir = unsafe { self.has_heir(cx) };
+        !has_heir
             // ORDER(hand-off): Release pairs with the Acquire of the next swap; publishes the critical section.
             // LAST: the lock may be destroyed after this exchange.
             && self.tail.compare_exchange(from_ref(cx).cast_mut(), null_mut(), Ordering::Release).is_ok()
+    }
+
+    #[inline]
+    unsafe fn hand_over(&self, cx: &Node<P>) {
+        // SAFETY: the successor waits for the grant, and its node stays until then.
+        unsafe { W::grant::<P>(&(*cx.successor()).status) };
     }
 }
 
@@ -146,8 +160,8 @@ unsafe impl<P: Platform, W: Waiting> TryLock<P> for Mcs<P, W> {
 unsafe impl<P: Platform, W: Waiting> DetectWaiters<P> for Mcs<P, W> {
     #[inline]
     unsafe fn has_waiters(&self, cx: &Node<P>) -> bool {
-        // Relaxed: `unlock` looks at the waiter.
-        !cx.next.load(Ordering::Relaxed).is_null()
+        // SAFETY: as for this call.
+        unsafe { self.has_heir(cx) }
     }
 }
 

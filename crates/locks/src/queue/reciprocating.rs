@@ -129,6 +129,7 @@ unsafe impl<P: Platform, W: Waiting> RawLock<P> for ReciprocatingLock<P, W> {
         timed: Timed::Poll,
         summary: "waiters arrive on a stack, which is served as a whole when the one before has been",
         paper: "Dice, Kogan: PPoPP 2025, listing 1",
+        ..LockInfo::PLAIN
     };
     type Ctx = ();
 

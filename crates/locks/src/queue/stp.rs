@@ -16,8 +16,8 @@
 //! lock itself along the queue. With more threads than CPUs the next one sleeps, and the lock lies idle for a wake-up at
 //! each hand-over: at 16 threads on 2 CPUs that was 1/35 of the throughput of this.
 
-use crate::info::{Fairness, LockInfo, Timed};
-use crate::waiting::SPINS_BEFORE_PARK;
+use crate::info::{ByPriority, Fairness, LockInfo, Timed};
+use crate::parameters::{spins, Default, Parameter, Parameters, Setting, Values};
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::{AtomicInt, Ordering, Platform};
 
@@ -74,9 +74,10 @@ impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> Stp<P, L, PATIENCE> {
             // ORDER(hand-off): as in `acquire_free`.
             (word & HELD == 0 && self.word.compare_exchange(word, HELD, Ordering::Acquire).is_ok()).then_some(())
         };
+        let patience = Setting::Patience.number::<P>(PATIENCE);
         let mut sleeps = 0;
-        while P::spin_map_bounded(SPINS_BEFORE_PARK, acquire).is_none() {
-            let asleep = if sleeps < PATIENCE { HELD | ASLEEP } else { HELD | ASLEEP | CLAIMED };
+        while P::spin_map_bounded(spins::<P>(), acquire).is_none() {
+            let asleep = if sleeps < patience { HELD | ASLEEP } else { HELD | ASLEEP | CLAIMED };
             sleeps += 1;
             // Relaxed, here and below: tells only that somebody sleeps; `acquire` acquires.
             if self.word.compare_exchange(HELD, asleep, Ordering::Relaxed).is_ok() {
@@ -107,7 +108,23 @@ impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> Stp<P, L, PATIENCE> {
 
 // SAFETY: only an exchange that finds a word without HELD acquires; only the holder removes HELD.
 unsafe impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> RawLock<P> for Stp<P, L, PATIENCE> {
-    const INFO: LockInfo = LockInfo { fairness: Fairness::LongTerm, timed: Timed::Poll, ..L::INFO };
+    const INFO: LockInfo = LockInfo {
+        fairness: Fairness::LongTerm,
+        timed: Timed::Poll,
+        by_priority: ByPriority::Barging,
+        keeps_up: true,
+        ..L::INFO
+    };
+    const PARAMETERS: Parameters = Parameters {
+        own: &[Parameter {
+            key: "patience",
+            values: Values::Number(Setting::Patience, 0, 1_000_000, "sleeps"),
+            default: Default::Number(PATIENCE),
+            summary: "sleeps of the head of the queue after which it claims the lock",
+            source: "bench oversub: one more hardly shows, see `PATIENCE` in the source",
+        }],
+        inside: &[L::PARAMETERS],
+    };
     type Ctx = ();
 
     fn new() -> Self {

@@ -16,7 +16,7 @@
 //! that the lock goes on from there.
 
 use super::stop::{route_from, route_to, Stop};
-use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::{AtomicInt, Ordering, Platform, MAX_RANKS};
 
@@ -149,6 +149,9 @@ unsafe impl<P: Platform, S: Stops<P>> RawLock<P> for Routed<P, S> {
         timed: Timed::Poll,
         summary: S::SUMMARY,
         paper: S::PAPER,
+        asks: Asks::ROUTE,
+        keeps_up: true,
+        ..LockInfo::PLAIN
     };
     type Ctx = ();
 

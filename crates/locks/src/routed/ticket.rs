@@ -14,7 +14,7 @@
 //! as in the paper.
 
 use super::stop::{route_from, Stop};
-use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::{AtomicInt, Ordering, Platform, MAX_RANKS};
 
@@ -95,6 +95,8 @@ unsafe impl<P: Platform, const STOPS: usize> RawLock<P> for Queues<P, STOPS> {
         timed: Timed::Poll,
         summary: "the lock travels along a route through the CPUs; on each, its waiters are served in order",
         paper: "Lo et al.: OSDI 2023, alg. 2",
+        asks: Asks::ROUTE,
+        ..LockInfo::PLAIN
     };
     type Ctx = ();
 

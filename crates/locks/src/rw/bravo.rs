@@ -236,6 +236,10 @@ unsafe impl<P: Platform, L: TryUnlockRead<P>> RawRwLock<P> for Bravo<P, L> {
         timed: Timed::Native,
         summary: "readers leave a mark in a table that all locks share, as long as writers are rare; over rw-futex",
         paper: "Dice, Kogan: USENIX ATC 2019",
+        asks: L::INFO.asks,
+        by_priority: L::INFO.by_priority,
+        keeps_up: L::INFO.keeps_up,
+        ..LockInfo::PLAIN
     };
 
     fn new() -> Self {

@@ -15,7 +15,7 @@
 //! barrier to readers for a writer that has waited long is missing, because a thread that reads must be able to read
 //! again. Only the counters of nodes that have had readers are looked at.
 
-use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::line::Line;
 use crate::queue::k42::K42Queue;
 use crate::rw::wait;
@@ -219,6 +219,8 @@ unsafe impl<P: Platform, L: TimedLock<P, Ctx = ()> + IsHeld, const N: usize, con
         timed: Timed::Poll,
         summary: "each NUMA node counts its readers; writers queue in a lock of their own",
         paper: "Calciu, Dice, Lev, Luchangco, Marathe, Shavit: PPoPP 2013",
+        asks: Asks::LOCALITY,
+        ..LockInfo::PLAIN
     };
 
     fn new() -> Self {

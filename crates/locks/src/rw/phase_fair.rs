@@ -186,6 +186,7 @@ unsafe impl<P: Platform> RawRwLock<P> for PhaseFair<P> {
         timed: Timed::Native,
         summary: "phases of readers and single writers alternate: a reader waits for one writer at most",
         paper: "Brandenburg, Anderson: ECRTS 2009, PF-T",
+        ..LockInfo::PLAIN
     };
 
     fn new() -> Self {

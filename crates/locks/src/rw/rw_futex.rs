@@ -7,7 +7,7 @@
 //!
 //! Fairness: none within a mode; between the modes by [`Preference`]. Space: three words. Readers share a counter.
 
-use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::info::{ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::{Preference, RawRwLock, TryUnlockRead};
 use lockswap_platform::{AtomicInt, Deadline, Ordering, Platform, Wake};
 
@@ -211,6 +211,9 @@ unsafe impl<P: Platform> RawRwLock<P> for RwFutex<P> {
         timed: Timed::Native,
         summary: "a central counter of readers; waiters spin briefly, then sleep; prefers whom the rwlock's kind says",
         paper: "none: the usual futex design",
+        by_priority: ByPriority::Kernel,
+        keeps_up: true,
+        ..LockInfo::PLAIN
     };
 
     fn new() -> Self {

@@ -13,10 +13,10 @@
 //!
 //! Deviations: the preference above. A waiter with a deadline polls for the head of the queue, and gives up from there.
 
-use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::parameters::spins;
 use crate::rw::wait;
 use crate::shuffle::shfllock::ShflLockB;
-use crate::waiting::SPINS_BEFORE_PARK;
 use crate::{Preference, RawRwLock, TimedLock};
 use lockswap_platform::{AtomicInt, Deadline, Ordering, Platform, Wake};
 
@@ -57,7 +57,7 @@ impl<P: Platform, Q: TimedLock<P, Ctx = ()>> QueuedRw<P, Q> {
     fn park_until(&self, deadline: Option<Deadline>, blocked: u32, attempt: impl Fn() -> bool) -> bool {
         // Relaxed, here and below: what blocks is only waited for; `attempt` acquires.
         let is_blocked = |state: u32| state & blocked != 0;
-        if P::spin_map_bounded(SPINS_BEFORE_PARK, || attempt().then_some(())).is_some() {
+        if P::spin_map_bounded(spins::<P>(), || attempt().then_some(())).is_some() {
             return true;
         }
         loop {
@@ -172,6 +172,9 @@ unsafe impl<P: Platform, Q: TimedLock<P, Ctx = ()>> RawRwLock<P> for QueuedRw<P,
         timed: Timed::Poll,
         summary: "a central counter of readers; who must wait queues in a ShflLock, readers and writers alike",
         paper: "Kashyap, Calciu, Cheng, Min, Kim: SOSP 2019",
+        asks: Asks::LOCALITY,
+        keeps_up: true,
+        ..LockInfo::PLAIN
     };
 
     fn new() -> Self {

@@ -1,74 +1,78 @@
 //! u-SCL, the user-level mutex among the scheduler-cooperative locks (Patel, Yang, Arulraj, A. and R. Arpaci-Dusseau,
-//! Swift, EuroSys 2020, section 4).
+//! Swift, EuroSys 2020).
 //!
-//!   word: HELD + QUEUED + ASLEEP        slice: of account 1, until 12:00:02
-//!   account 0 [thread A | weight 1024 | used up to 12:00:05]     banned until then
-//!   account 1 [thread B | weight 1024 | used up to 12:00:01]     owns the slice: acquires at once, again and again
-//!   queue ----------------------+
-//!   [C head]->[D]->[E]                  an MCS queue; the head waits for the end of the slice, the others for their turn
+//!   word:  HELD | QUEUED | ASLEEP                  slice: of account 1, for another 1.2 ms
+//!   account 0: [thread A | weight 1024 | used up to: in 3 ms]     banned until then
+//!   account 1: [thread B | weight 1024 | used up to: 1 ms ago]    owns the slice: acquires at once, again and again
+//!   queue -------------------+
+//!   [C head]->[D]->[E]       an MCS queue; the head waits for the end of the slice, the others for their turn
 //!
-//! The lock shares its time out among the threads, in proportion to their weights in the scheduler, however long their
+//! The lock shares its time out among the threads in proportion to their weights in the scheduler, however long their
 //! critical sections are. Three parts do that.
-//! - *Usage.* Each thread has an account: the time up to which it has used its share. A critical section of length t moves
-//!   that on by t * (weight of all active threads) / (own weight).
-//! - *Bans.* While that time lies in the future, the thread is banned: it does not compete for the lock. A thread that was
-//!   banned right away for one critical section would be so for t * (weight of the others) / (own weight).
-//! - *Slices.* Short critical sections would make each acquisition a hand-over. So the lock belongs to one thread for a
-//!   slice of 2 ms; that thread acquires it whenever it likes, banned or not, and nobody else does even while it is free.
-//!   At the end of the slice the next thread in the queue gets the lock and a slice of its own.
+//! - *Usage.* Each thread has an account: the time up to which it has used its share. A critical section of length t
+//!   moves that on by t * (weight of all active threads) / (own weight).
+//! - *Bans.* While that time lies in the future, the thread is banned: it does not compete for the lock. After a first
+//!   critical section of length t it is banned for t * (weight of the other active threads) / (own weight). A thread
+//!   that has waited has time to its credit and is banned accordingly later.
+//! - *Slices.* If each acquisition were a hand-over, short critical sections would cost too much. So the lock belongs
+//!   to one thread for a slice of 2 ms. That thread acquires it whenever it likes, banned or not, and nobody else
+//!   does, even while it is free: what is shared out is the opportunity to hold the lock. At the end of the slice the
+//!   next thread in the queue gets the lock and a slice of its own.
 //!
-//! Fairness: long-term, with equal lock time over a second or so instead of equal numbers of acquisitions; slices pass
-//! along the queue, first come, first served. Space: two cache lines with six accounts. Hand-off: the end of a slice, for which
-//! the head of the queue sleeps and then spins; if the lock is held at that time, its release. The head watches the lock's
-//! word, the others their own nodes, on which they spin, then park. A free lock whose slice belongs to another thread is
-//! not idle by accident: that is the lock opportunity that the thread has been given.
+//! Fairness: long-term; not acquisitions but lock time is divided evenly, over a second or so, and slices pass along
+//! the queue, first come, first served. Space: two cache lines, with six accounts. Hand-off: at the end of a slice,
+//! for which the head of the queue sleeps and at last spins; if the lock is held at that time, at its release. The
+//! head watches the lock's word, the others their own nodes, on which they spin, then park.
 //!
-//! `try_lock` takes a lock that is free and that nobody queues for, whoever owns the slice, even if the caller is banned:
-//! programs take its failure as a sign that the lock is in use. The time is charged like any other. A timed acquisition waits
-//! until the ban is over or its time is up, and then polls `try_lock`.
+//! `try_lock` takes a lock that is free and that nobody queues for, whoever owns the slice, even if the caller is
+//! banned: programs take its failure as a sign that the lock is in use. What it holds is charged like any other time.
+//! A timed acquisition waits until the ban is over or its time is up, and then polls `try_lock`.
 //!
 //! Deviations.
-//! - The published lock keeps an account for each thread in a `pthread_key_t` of its own for each lock; a process has 1024
-//!   keys, and an account stays for as long as its thread. Here six accounts are part of the lock. A thread that has none gets
-//!   the one that lags furthest behind, which is an unused one if there is any, and else one of a thread that has been inactive or is far from a
-//!   ban. With more than six threads at a time those with the longest bans are remembered; each is banned as if the
-//!   others with accounts were all there are; and beyond that the slices, which need no account, pass from one
-//!   waiter to the next.
-//! - An account that lags behind by a second is forgotten: its thread counts as inactive, and has no claim to
-//!   what it did not use. The published lock forgets only threads that end.
-//! - A ban also ends when nobody has acquired or released the lock for a second, since all others then are inactive.
-//! - The nice value is read when a thread gets an account, and again after it has been inactive.
-//! - The published queue's first two waiters are part of the lock; here the head of an ordinary queue competes for a word.
+//! - The published lock keeps an account for each thread under a `pthread_key_t` of its own for each lock: a process
+//!   has 1024 keys, and an account stays for as long as its thread. Here six accounts are part of the lock. A thread
+//!   without one gets the account that has been used up to the earliest time: one that is not in use if there is any,
+//!   else that of a thread that has been inactive, or is far from a ban. With more than six active threads, those with
+//!   the longest bans have the accounts, each is banned as if there were no others, and the slices, which pass from
+//!   waiter to waiter without any account, keep the shares even as long as critical sections are shorter than a slice.
+//! - An account that has been used up to a time more than a second ago is forgotten: its thread counts as inactive,
+//!   and has nothing to its credit. A ban also ends when nobody has used the lock for a second. The published lock
+//!   keeps both.
+//! - A new thread that has the address of one that has ended takes over its account.
+//! - The nice value is read when an account is opened, which is also when its thread has been inactive.
+//! - The published slice also ends with a ban. Here it lasts, and the ban begins behind it.
+//! - The first waiters of the published queue are known to the lock; here the head of an MCS queue competes for a
+//!   word.
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::parameters::{spins, Default, Parameter, Parameters, Setting, Values};
 use crate::queue::mcs::McsQueue;
-use crate::waiting::SPINS_BEFORE_PARK;
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
 use core::marker::PhantomData;
-use core::ptr::from_ref;
+use core::ptr;
 use lockswap_platform::{AtomicInt, Clock, Deadline, Ns, Ordering, Platform};
 
-/// | word                   | held | head of the queue                           | who may take it                         |
-/// |------------------------|------|---------------------------------------------|-----------------------------------------|
-/// | FREE                   | no   | none                                        | the slice's owner; everybody when the slice is over |
-/// | HELD                   | yes  | none                                        | nobody                                  |
-/// | QUEUED                 | no   | waits for the end of the slice, or is awake | the slice's owner; the head when the slice is over |
-/// | HELD + QUEUED          | yes  | waits for the end of the slice, or is awake | nobody                                  |
-/// | HELD + QUEUED + ASLEEP | yes  | sleeps, or is about to; the slice is over   | nobody                                  |
+/// | word                   | held | head of the queue                         | who may take it                 |
+/// |------------------------|------|-------------------------------------------|---------------------------------|
+/// | FREE                   | no   | none                                      | in a slice its owner, else all  |
+/// | HELD                   | yes  | none                                      | nobody                          |
+/// | QUEUED                 | no   | waits for the slice's end, or is awake    | in a slice its owner, else the head |
+/// | HELD + QUEUED          | yes  | waits for the slice's end, or is awake    | nobody                          |
+/// | HELD + QUEUED + ASLEEP | yes  | sleeps, or is about to; the slice is over | nobody                          |
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const QUEUED: u32 = 2;
 const ASLEEP: u32 = 4;
 
-/// A thread that waits for a time sleeps until so long before it, because Linux lets it sleep for longer than it asks, then
-/// it spins.
+/// Who waits for a time sleeps until so long before it, because Linux lets a thread sleep for longer than it asks, and then
+/// spins.
 const SPIN_AT_LAST: Ns = 100_000;
 
 /// The times of the lock.
 pub trait Times: Send + Sync + 'static {
     /// How long the lock belongs to one thread.
     const SLICE: Ns;
-    /// A thread whose account lags behind by so much counts as inactive.
+    /// A thread that has used its share only up to so long ago counts as inactive.
     const FORGET: Ns;
 }
 
@@ -92,8 +96,8 @@ struct Account<P: Platform> {
 }
 
 impl<P: Platform> Account<P> {
-    // Relaxed, here and in all accesses to accounts and slices: the holder of the lock, who alone writes them, sees what
-    // holders before wrote. Others only use them to decide how long to wait, and whoever acquires the lock looks again.
+    // Relaxed, here and in all accesses to accounts and slices: only the holder of the lock writes them, and it sees what
+    // the holders before wrote. Others, who may see old values, take them for hints of how long to wait.
     fn belongs_to(&self, thread: u32) -> bool {
         self.thread.load(Ordering::Relaxed) == thread
     }
@@ -124,16 +128,12 @@ fn this_thread<P: Platform>() -> u32 {
     (P::thread() as u32).max(1)
 }
 
-fn now<P: Platform>() -> Ns {
-    P::now(Clock::Monotonic)
-}
-
 /// Waits for `ns` ns, or somewhat less.
 fn wait<P: Platform>(ns: Ns) {
     if ns > SPIN_AT_LAST {
         P::sleep(ns - SPIN_AT_LAST);
     } else {
-        P::spin_map_until(Deadline { clock: Clock::Monotonic, at: now::<P>() + ns }, || None::<()>);
+        P::spin_map_until(Deadline { clock: Clock::Monotonic, at: P::now(Clock::Monotonic) + ns }, || None::<()>);
     }
 }
 
@@ -176,7 +176,7 @@ impl<P: Platform, T: Times, const ACCOUNTS: usize> Scl<P, T, ACCOUNTS> {
     fn sit_out_ban(&self, me: u32, deadline: Option<Deadline>) {
         loop {
             let left = deadline.map_or(Ns::MAX, |deadline| deadline.at.saturating_sub(P::now(deadline.clock)));
-            match self.ban(me, now::<P>()).min(left) {
+            match self.ban(me, P::instant()).min(left) {
                 0 => return,
                 // Others may stop using the lock, which ends the ban.
                 ns => wait::<P>(ns.min(T::FORGET)),
@@ -192,7 +192,7 @@ impl<P: Platform, T: Times, const ACCOUNTS: usize> Scl<P, T, ACCOUNTS> {
         if word & HELD != 0 {
             return false;
         }
-        let now = now::<P>();
+        let now = P::instant();
         // ORDER(hand-off): Acquire pairs with the Release in `unlock`.
         let acquired = (self.owns_slice(me, now) || word == FREE && may(now))
             && self.word.compare_exchange(word, word | HELD, Ordering::Acquire).is_ok();
@@ -211,9 +211,9 @@ impl<P: Platform, T: Times, const ACCOUNTS: usize> Scl<P, T, ACCOUNTS> {
             // ORDER(hand-off): as in `acquire_at_once`.
             (word & HELD == 0 && self.word.compare_exchange(word, next, Ordering::Acquire).is_ok()).then_some(())
         };
-        let acquired = P::spin_map_bounded(SPINS_BEFORE_PARK, acquire).is_some();
+        let acquired = P::spin_map_bounded(spins::<P>(), acquire).is_some();
         if acquired {
-            self.enter(me, now::<P>());
+            self.enter(me, P::instant());
         }
         acquired
     }
@@ -226,7 +226,8 @@ impl<P: Platform, T: Times, const ACCOUNTS: usize> Scl<P, T, ACCOUNTS> {
         self.changed.store(now as usize, Ordering::Relaxed);
         if now >= self.slice_end() {
             self.slice_owner.store(index, Ordering::Relaxed);
-            self.slice_end.store((now + T::SLICE) as usize, Ordering::Relaxed);
+            let slice = Setting::Slice.time::<P>(T::SLICE);
+            self.slice_end.store((now + slice) as usize, Ordering::Relaxed);
         }
     }
 
@@ -253,8 +254,8 @@ impl<P: Platform, T: Times, const ACCOUNTS: usize> Scl<P, T, ACCOUNTS> {
     fn charge(&self, now: Ns) {
         let held = now.saturating_sub(self.changed.load(Ordering::Relaxed) as Ns);
         let holder = &self.accounts[usize::from(self.holder.load(Ordering::Relaxed))];
-        let others = self.accounts.iter().filter(|account| !from_ref(*account).eq(&from_ref(holder)));
-        let others: u64 = others.filter(|account| account.is_active::<T>(now)).map(Account::weight).sum();
+        let others = self.accounts.iter().filter(|account| !ptr::eq(*account, holder) && account.is_active::<T>(now));
+        let others: u64 = others.map(Account::weight).sum();
         let used = held + held.saturating_mul(others) / holder.weight();
         holder.used_up_to.store((holder.used_up_to() + used) as usize, Ordering::Relaxed);
         self.changed.store(now as usize, Ordering::Relaxed);
@@ -264,7 +265,7 @@ impl<P: Platform, T: Times, const ACCOUNTS: usize> Scl<P, T, ACCOUNTS> {
     #[inline(never)]
     fn lock_contended(&self, me: u32) {
         // The head may have come to the queue at this very moment, or somebody tried the lock with success.
-        if self.owns_slice(me, now::<P>()) && self.acquire_on_release(me, false) {
+        if self.owns_slice(me, P::instant()) && self.acquire_on_release(me, false) {
             return;
         }
         self.sit_out_ban(me, None);
@@ -282,7 +283,7 @@ impl<P: Platform, T: Times, const ACCOUNTS: usize> Scl<P, T, ACCOUNTS> {
         // Relaxed, here and below: tells only that somebody waits, or sleeps.
         self.word.fetch_or(QUEUED, Ordering::Relaxed);
         loop {
-            let now = now::<P>();
+            let now = P::instant();
             let left = self.slice_end().saturating_sub(now);
             if left > 0 && !self.owns_slice(me, now) {
                 wait::<P>(left);
@@ -312,6 +313,18 @@ unsafe impl<P: Platform, T: Times, const ACCOUNTS: usize> RawLock<P> for Scl<P, 
         timed: Timed::Poll,
         summary: "threads get equal shares of the lock's time, or shares by their nice values, in slices of 2 ms",
         paper: "Patel, Yang, Arulraj, A. and R. Arpaci-Dusseau, Swift: EuroSys 2020, u-SCL",
+        keeps_up: true,
+        ..LockInfo::PLAIN
+    };
+    const PARAMETERS: Parameters = Parameters {
+        own: &[Parameter {
+            key: "slice",
+            values: Values::Time(Setting::Slice),
+            default: Default::Time(T::SLICE),
+            summary: "how long the lock belongs to one thread; 0: each release ends the slice",
+            source: "Patel et al.: EuroSys 2020, sec. 4",
+        }],
+        inside: &[<McsQueue<P> as RawLock<P>>::PARAMETERS],
     };
     type Ctx = ();
 
@@ -329,6 +342,15 @@ unsafe impl<P: Platform, T: Times, const ACCOUNTS: usize> RawLock<P> for Scl<P, 
         }
     }
 
+    fn forget(&self) {
+        self.slice_end.store(0, Ordering::Relaxed);
+        for account in &self.accounts {
+            account.thread.store(0, Ordering::Relaxed);
+            account.weight.store(0, Ordering::Relaxed);
+            account.used_up_to.store(0, Ordering::Relaxed);
+        }
+    }
+
     #[inline]
     unsafe fn lock(&self, (): &()) {
         let me = this_thread::<P>();
@@ -339,9 +361,10 @@ unsafe impl<P: Platform, T: Times, const ACCOUNTS: usize> RawLock<P> for Scl<P, 
 
     #[inline]
     unsafe fn unlock(&self, (): &()) {
-        self.charge(now::<P>());
+        self.charge(P::instant());
         let address: *const P::U32 = &self.word;
-        // ORDER(hand-off): Release pairs with the Acquire in `acquire_at_once` and `acquire_on_release`; publishes the critical section and the accounts.
+        // ORDER(hand-off): Release pairs with the Acquire in `acquire_at_once` and `acquire_on_release`; publishes the critical
+        // section and the accounts.
         // LAST: the lock may be destroyed after this; the wake-up uses the address only.
         if self.word.fetch_and(!(HELD | ASLEEP), Ordering::Release) & ASLEEP != 0 {
             P::unpark(address, 1);

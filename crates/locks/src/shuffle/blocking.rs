@@ -1,6 +1,7 @@
 //! How the waiters of a ShflLock wait, and how its holder lets go: the spinning and the blocking flavour.
 
-use crate::waiting::{Spin, SpinThenPark, Waiting, GRANTED, SPINS_BEFORE_PARK};
+use crate::parameters::spins;
+use crate::waiting::{Spin, SpinThenPark, Waiting, GRANTED};
 use lockswap_platform::{AtomicInt, Ordering, Platform};
 
 /// The lock proper.
@@ -62,7 +63,7 @@ impl Blocking for SpinThenPark {
 
     fn wait_turn<P: Platform>(status: &P::U32, has_work: impl Fn() -> bool) -> bool {
         loop {
-            if let Some(granted) = P::spin_map_bounded(SPINS_BEFORE_PARK, || turn_or_work::<P>(status, &has_work)) {
+            if let Some(granted) = P::spin_map_bounded(spins::<P>(), || turn_or_work::<P>(status, &has_work)) {
                 return granted;
             }
             Self::sleep::<P>(status);
@@ -72,7 +73,7 @@ impl Blocking for SpinThenPark {
     fn wait_free<P: Platform>(held: &P::U32, has_work: impl Fn() -> bool) {
         // Relaxed throughout: the swap that follows acquires.
         let free = || held.load(Ordering::Relaxed) == FREE;
-        if P::spin_map_bounded(SPINS_BEFORE_PARK, || (free() || has_work()).then_some(())).is_some() {
+        if P::spin_map_bounded(spins::<P>(), || (free() || has_work()).then_some(())).is_some() {
             return;
         }
         while !free() {

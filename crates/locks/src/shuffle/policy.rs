@@ -4,6 +4,7 @@
 //!   queue before   [A 0]->[B 1]->[C 0]->[D 1]->[E 0]->[F 1]      the shuffler A looks for waiters like itself
 //!   queue after    [A 0]->[C 0]->[E 0]->[B 1]->[D 1]->[F 1]      A, C, E: a batch, E is its shuffler now
 
+use crate::info::Asks;
 use core::marker::PhantomData;
 use lockswap_platform::{CoreKind, Platform};
 
@@ -21,6 +22,8 @@ pub trait Policy: Send + Sync + 'static {
     const SUMMARY: &'static str;
     /// Where the policy comes from.
     const PAPER: &'static str = "Kashyap, Calciu, Cheng, Min, Kim: SOSP 2019";
+    /// What an attribute tells of the CPU.
+    const ASKS: Asks;
     /// Whether whom the policy looks for depends on how far the batch has come. If so, a batch does not end with its last
     /// waiter: the next head of the queue, whoever it is, goes on with it.
     const ALTERNATES: bool = false;
@@ -49,6 +52,8 @@ pub trait Attribute: Send + Sync + 'static {
     const IDS: [&'static str; 2];
     /// See [`Policy::SUMMARY`].
     const SUMMARY: &'static str;
+    /// See [`Policy::ASKS`].
+    const ASKS: Asks;
     /// The value for the calling thread.
     fn mine<P: Platform>() -> u32;
 }
@@ -60,6 +65,7 @@ impl Attribute for OfNode {
     const IDS: [&'static str; 2] = ["shfllock", "shfllock-b"];
     const SUMMARY: &'static str =
         "waiters of one NUMA node are brought together in the queue by the waiters themselves";
+    const ASKS: Asks = Asks::LOCALITY;
 
     fn mine<P: Platform>() -> u32 {
         P::node()
@@ -72,6 +78,7 @@ pub struct OfLlc;
 impl Attribute for OfLlc {
     const IDS: [&'static str; 2] = ["shfllock-llc", "shfllock-llc-b"];
     const SUMMARY: &'static str = "a ShflLock that brings waiters with the same last-level cache together";
+    const ASKS: Asks = Asks::LOCALITY;
 
     fn mine<P: Platform>() -> u32 {
         P::llc()
@@ -84,6 +91,7 @@ pub struct OfKind;
 impl Attribute for OfKind {
     const IDS: [&'static str; 2] = ["shfllock-kind", "shfllock-kind-b"];
     const SUMMARY: &'static str = "a ShflLock that brings waiters on the same kind of core together";
+    const ASKS: Asks = Asks::KIND;
 
     fn mine<P: Platform>() -> u32 {
         kind::<P>()
@@ -109,6 +117,7 @@ pub struct Together<A, const BATCH: u32 = MAX_SHUFFLES>(PhantomData<A>);
 impl<A: Attribute, const BATCH: u32> Policy for Together<A, BATCH> {
     const IDS: [&'static str; 2] = A::IDS;
     const SUMMARY: &'static str = A::SUMMARY;
+    const ASKS: Asks = A::ASKS;
 
     fn mine<P: Platform>() -> u32 {
         A::mine::<P>()
@@ -133,6 +142,7 @@ pub const READER: u32 = 1;
 impl<const BATCH: u32> Policy for WritersFirst<BATCH> {
     const IDS: [&'static str; 2] = ["shfllock-wf", "shfllock-wf-b"];
     const SUMMARY: &'static str = "a ShflLock whose waiters bring writers to the front";
+    const ASKS: Asks = Asks::NOTHING;
 
     /// A thread that does not say what it wants is taken for a writer.
     fn mine<P: Platform>() -> u32 {

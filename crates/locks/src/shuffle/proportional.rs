@@ -12,6 +12,7 @@
 //! have to let a second little one pass.
 
 use super::policy::{kind, Policy, BIG};
+use crate::info::Asks;
 use lockswap_platform::Platform;
 
 /// The published ratio.
@@ -24,6 +25,7 @@ impl<const BIGS: u32> Policy for Proportional<BIGS> {
     const IDS: [&'static str; 2] = ["shfl-pb10", "shfl-pb10-b"];
     const SUMMARY: &'static str = "a ShflLock that serves one little core after every 10 big ones";
     const PAPER: &'static str = "Liu, Gu, Tang, Li, Zang, Chen: PPoPP 2022, section 4 (SHFL-PB10)";
+    const ASKS: Asks = Asks::KIND;
     const ALTERNATES: bool = true;
 
     fn mine<P: Platform>() -> u32 {

@@ -17,7 +17,7 @@
 use super::blocking::{Blocking, FREE, HELD};
 use super::policy::{OfKind, OfLlc, OfNode, Policy, Together};
 use super::proportional::Proportional;
-use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::info::{ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::waiting::{Spin, SpinThenPark, GRANTED, WAITING};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use core::marker::PhantomData;
@@ -296,6 +296,10 @@ unsafe impl<P: Platform, G: Policy, W: Blocking> RawLock<P> for Shfl<P, G, W> {
         timed: Timed::Poll,
         summary: G::SUMMARY,
         paper: G::PAPER,
+        asks: G::ASKS,
+        by_priority: if W::STEALS_FROM_QUEUE { ByPriority::Barging } else { ByPriority::No },
+        keeps_up: W::STEALS_FROM_QUEUE,
+        ..LockInfo::PLAIN
     };
     type Ctx = ();
 

@@ -3,6 +3,7 @@
 mod crowd;
 mod instant;
 mod rseq;
+pub mod settings;
 mod wait;
 pub mod window;
 
@@ -45,13 +46,6 @@ impl Native {
     /// those were there.
     pub fn enter_child() {
         crowd::forget();
-    }
-
-    /// A clock for measuring short times, as cheap as the machine allows. It may run faster or slower than
-    /// [`Clock::Monotonic`] by a ten-thousandth, and two CPUs may see it a few ns apart.
-    #[inline(always)]
-    pub fn instant() -> Ns {
-        instant::now()
     }
 }
 
@@ -206,6 +200,11 @@ impl Platform for Native {
         wait::now(clock)
     }
 
+    #[inline(always)]
+    fn instant() -> Ns {
+        instant::now()
+    }
+
     #[inline]
     fn cpu() -> u32 {
         rseq::cpu()
@@ -281,6 +280,30 @@ impl Platform for Native {
             state ^= state >> 27;
         }
         core::hint::black_box(state);
+    }
+
+    #[inline]
+    fn spins_before_park() -> u32 {
+        settings::spins_before_park()
+    }
+
+    #[inline]
+    fn setting(number: usize) -> Option<u64> {
+        settings::get(number)
+    }
+
+    #[inline(always)]
+    fn prefetch_write<T>(place: *const T) {
+        // SAFETY: a prefetch accesses nothing: it is a hint about an address, which may be any.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            core::arch::asm!("prefetchw [{}]", in(reg) place, options(nostack, preserves_flags, readonly));
+        }
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        unsafe {
+            core::arch::asm!("prfm pstl1keep, [{}]", in(reg) place, options(nostack, preserves_flags, readonly));
+        }
     }
 
     fn keep_busy(ns: Ns) {

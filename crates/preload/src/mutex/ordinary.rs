@@ -58,7 +58,14 @@ impl Mutex {
         self.existing().or_else(|| {
             // Relaxed: nobody holds a mutex without a lock.
             let clean = || self.holder::<L::Ctx>().store(core::ptr::null_mut(), Ordering::Relaxed);
-            MUTEXES.provide(self.outside(), |lock: &L| !lock.is_held() && lock.is_quiet(), clean)
+            let make_new = |lock: &L| {
+                let is_idle = !lock.is_held() && lock.is_quiet();
+                if is_idle {
+                    lock.forget();
+                }
+                is_idle
+            };
+            MUTEXES.provide(self.outside(), make_new, clean)
         })
     }
 
@@ -299,11 +306,16 @@ impl<N: Body<Native>, S: Body<Single>> OnLock<N, S> {
             }
             let holder = mutex.holder::<N::Ctx>();
             let context = NonNull::new_unchecked(holder.load(Ordering::Relaxed));
-            holder.store(core::ptr::null_mut(), Ordering::Relaxed);
             let released = if has_one_thread() {
+                holder.store(core::ptr::null_mut(), Ordering::Relaxed);
                 mutex.held_lock::<Single, S>().unlock_alone(context.cast().as_ref())
             } else {
-                mutex.held_lock::<Native, N>().unlock_alone(context.as_ref())
+                let lock = mutex.held_lock::<Native, N>();
+                // An heir overwrites the holder. To clear it first would delay the grant: other threads want the line.
+                !lock.has_heir(context.as_ref()) && {
+                    holder.store(core::ptr::null_mut(), Ordering::Relaxed);
+                    lock.unlock_alone(context.as_ref())
+                }
             };
             if !released {
                 return Self::hand_over(mutex, context);
@@ -318,7 +330,7 @@ impl<N: Body<Native>, S: Body<Single>> OnLock<N, S> {
     extern "C" fn hand_over(mutex: &Mutex, context: NonNull<N::Ctx>) -> c_int {
         // SAFETY: the mutex is held through this context.
         unsafe {
-            mutex.held_lock::<Native, N>().unlock(context.as_ref());
+            mutex.held_lock::<Native, N>().hand_over(context.as_ref());
             pool::put(context);
         }
         0
