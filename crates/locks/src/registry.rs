@@ -126,6 +126,7 @@ macro_rules! for_each_lock {
                 "ron-plock" => $crate::routed::plock::RonPlock,
                 "ron-shared" => $crate::routed::shared::RonShared,
                 "ron-list" => $crate::routed::list::RonList,
+                "u-scl" => $crate::shares::u_scl::UScl,
             }
             rwlock {
                 "rw-futex" => $crate::rw::rw_futex::RwFutex,

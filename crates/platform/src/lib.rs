@@ -14,6 +14,7 @@ pub mod patience;
 mod single;
 mod time;
 mod topology;
+mod weight;
 
 pub use core::sync::atomic::Ordering;
 pub use native::{settings, window, Native};
@@ -23,6 +24,7 @@ pub use topology::{
     group_number, rank_of, set_big, set_override, set_place, set_route, use_places, CpuList, Hierarchy, Place, Places,
     TopologyOverride, FEWEST_ENTRIES, MAX_CPUS, MAX_RANKS,
 };
+pub use weight::weight_of_nice;
 
 /// An atomic integer of type `V`.
 pub trait AtomicInt<V>: Send + Sync {
@@ -132,6 +134,11 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn relax(n: u32);
     /// The time on `clock`, ns.
     fn now(clock: Clock) -> Ns;
+    /// The time on a clock for what happens within seconds, ns: one that is cheap to read. It may run faster or slower than
+    /// [`Clock::Monotonic`] by a ten-thousandth, and two CPUs may see it a few ns apart.
+    fn instant() -> Ns {
+        Self::now(Clock::Monotonic)
+    }
     /// The CPU this thread runs on; it may have moved on return.
     fn cpu() -> u32;
     /// The locality group of the CPU this thread runs on, which may have moved on return: its NUMA node, or what else is
@@ -167,6 +174,11 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn slots(table: SharedTable) -> &'static [Self::Usize];
     /// How long a thread on a little CPU stands back for others, at most: the reorder window of LibASL, ns.
     fn reorder_window() -> Ns;
+    /// How much of a shared resource this thread is to have, in proportion to other threads: the scheduler's weight of its
+    /// nice value, see [`weight_of_nice`]. It may take a system call.
+    fn weight() -> u32 {
+        weight_of_nice(0)
+    }
     /// Leaves the CPU for about `ns` ns.
     fn sleep(ns: Ns);
     /// Lets another thread run on this CPU, if one is ready to.

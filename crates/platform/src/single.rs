@@ -160,6 +160,13 @@ impl Platform for Single {
     fn reorder_window() -> Ns {
         Native::reorder_window()
     }
+    #[inline(always)]
+    fn instant() -> Ns {
+        Native::instant()
+    }
+    fn weight() -> u32 {
+        Native::weight()
+    }
     fn sleep(ns: Ns) {
         Native::sleep(ns);
     }
