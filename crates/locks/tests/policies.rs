@@ -2,10 +2,11 @@
 
 mod placed;
 
-use lockswap_conformance::routed::{comes_round, in_order, Rider};
+use lockswap_conformance::routed::{comes_round, in_order, lets_each_pass_once, Decides, Rider};
 use lockswap_conformance::{self as conformance, Threads};
 use lockswap_locks::asymmetric::libasl;
 use lockswap_locks::numa::{ahmcs, cohort, hmcs, hticket};
+use lockswap_locks::routed::list::RonList;
 use lockswap_locks::routed::plock::{Counts, RonPlock};
 use lockswap_locks::routed::ron::{Flags, Ron, Routed};
 use lockswap_locks::routed::shared::{RonShared, Table};
@@ -259,6 +260,7 @@ fn ron_follows_the_route() {
     check::<RonTicket<Placed>>();
     check::<RonPlock<Placed>>();
     check::<RonShared<Placed>>();
+    check::<RonList<Placed>>();
 }
 
 /// Two threads wait on each of three CPUs: one of each passes in each round.
@@ -310,7 +312,7 @@ fn ron_comes_round() {
     }
     fn check<L: RawLock<Placed>>(threads: u32) {
         comes_round::<Placed, L, Riders>(&riders(threads, 300));
-        in_order::<Placed, L, Riders>(&riders(threads, 2));
+        in_order::<Placed, L, Riders>(Decides::AtRelease, &riders(threads, 2));
     }
     let _alone = alone();
     check::<Ron<Placed>>(RANKS);
@@ -319,9 +321,12 @@ fn ron_comes_round() {
     check::<RonTicket<Placed>>(2 * RANKS);
     check::<RonPlock<Placed>>(RANKS);
     check::<RonPlock<Placed>>(2 * RANKS);
+    comes_round::<Placed, RonList<Placed>, Riders>(&riders(RANKS, 300));
+    lets_each_pass_once::<Placed, RonList<Placed>, Riders>(&riders(2 * RANKS, 300));
+    in_order::<Placed, RonList<Placed>, Riders>(Decides::AtAcquisition, &riders(2 * RANKS, 2));
 }
 
-/// Waiters for one lock take up the stops of all CPUs; those for another one get it all the same.
+/// Waiters for one lock take up elements of all CPUs; those for another one get it all the same.
 #[test]
 fn locks_that_share_a_table_do_not_disturb_each_other() {
     let _alone = alone();
@@ -432,7 +437,7 @@ impl Threads for StdThreads {
     }
 }
 
-/// Threads move between any two questions about where they are, and CPUs share the few stops that there are.
+/// Threads move between any two questions about where they are, and CPUs share the few elements that there are.
 #[test]
 fn locks_work_for_threads_that_never_stay_on_a_cpu() {
     type P = Placed<true>;
@@ -440,7 +445,9 @@ fn locks_work_for_threads_that_never_stay_on_a_cpu() {
     conformance::mutex::<P, Ron<P>, StdThreads>();
     conformance::mutex::<P, Routed<P, Flags<P, 2>>, StdThreads>();
     conformance::mutex::<P, Routed<P, Counts<P, 3>>, StdThreads>();
-    conformance::mutex::<P, Routed<P, Table<P, 2048>>, StdThreads>();
+    conformance::mutex::<P, Routed<P, Table<P, 2048, 1>>, StdThreads>();
+    conformance::mutex::<P, Routed<P, Table<P, 2048, 4>>, StdThreads>();
+    conformance::mutex::<P, RonList<P>, StdThreads>();
     conformance::mutex::<P, Queues<P, 3>, StdThreads>();
     conformance::mutex::<P, Shfl<P, Together<OfLlc, 2>, Spin>, StdThreads>();
     conformance::mutex::<P, Shfl<P, Together<OfNode, 2>, SpinThenPark>, StdThreads>();
