@@ -144,10 +144,16 @@ fn a_hierarchical_lock_bounds_each_level() {
 
 #[test]
 fn neighbours_share_a_queue_where_there_are_too_many() {
-    // 32 caches of two nodes: the first two of each share a queue, and have their turns together.
-    let cache = |rank: u32| in_cache_of_node(group_number(rank, 32), rank / 16);
-    let places = [0, 16, 1, 2, 17, 0].map(cache);
-    assert_eq!(order_of_service::<hmcs::Hmcs<Placed>>(cache(31), &places), [0, 2, 5, 3, 1, 4]);
+    // 64 caches of two nodes: the first two of each share a queue, and have their turns together.
+    let cache = |rank: u32| in_cache_of_node(group_number(rank, 64), rank / 32);
+    let places = [0, 32, 1, 2, 33, 0].map(cache);
+    assert_eq!(order_of_service::<hmcs::Hmcs<Placed>>(cache(63), &places), [0, 2, 5, 3, 1, 4]);
+    // 16 nodes: the first two.
+    let node = |rank: u32| on_node(group_number(rank, 16));
+    let places = [0, 8, 1].map(node);
+    assert_eq!(order_of_service::<cohort::CTktTkt<Placed>>(node(15), &places), [0, 2, 1]);
+    assert_eq!(order_of_service::<cohort::CPtlTkt<Placed>>(node(15), &places), [0, 2, 1]);
+    assert_eq!(order_of_service::<hticket::HTicketLs<Placed>>(node(15), &places), [0, 2, 1]);
 }
 
 #[test]
