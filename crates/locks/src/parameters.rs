@@ -111,6 +111,8 @@ pub enum Setting {
     RwInhibit,
     /// `patience`, of an rwlock
     RwPatience,
+    /// `promote`
+    Promote,
 }
 
 impl Setting {
