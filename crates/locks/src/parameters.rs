@@ -117,6 +117,8 @@ pub enum Setting {
     RwInhibit,
     /// `patience`, of an rwlock
     RwPatience,
+    /// `promote`
+    Promote,
 }
 
 impl Setting {

@@ -62,7 +62,7 @@ pub const EXPLAINED: &[Explained] = &[
     },
     Explained {
         file: "crates/locks/src/load_control/gcr.rs",
-        source: "if P::spin_map(|| self.try_activate()) {",
+        source: "let is_active = P::spin_map(|| {",
         change: Change::Skip(Wait::Spin),
         why: "who is active is about speed: the thread goes the passive way, and the inner lock excludes",
     },
