@@ -71,12 +71,16 @@ pub enum Setting {
     LlcBatch,
     /// `threshold`
     Threshold,
+    /// `outer-threshold`
+    OuterThreshold,
     /// `shuffle`
     Shuffle,
     /// `fairness`
     Fairness,
     /// `patience`
     Patience,
+    /// `sleeps`
+    Sleeps,
     /// `shortest`
     Shortest,
     /// `longest`
@@ -105,6 +109,8 @@ pub enum Setting {
     RemoteShortest,
     /// `remote-longest`
     RemoteLongest,
+    /// `per-line`
+    PerLine,
     /// `writers`, of an rwlock
     RwWriters,
     /// `inhibit`, of an rwlock

@@ -21,8 +21,8 @@ pub use native::{settings, window, Native};
 pub use single::Single;
 pub use time::{parse_duration, parse_duration_up_to, Clock, Deadline, Ns, LONGEST_DURATION};
 pub use topology::{
-    rank_of, set_big, set_override, set_place, set_route, use_places, CpuList, Place, Places, TopologyOverride,
-    MAX_CPUS, MAX_RANKS,
+    group_number, rank_of, set_big, set_override, set_place, set_route, use_places, CpuList, Hierarchy, Place, Places,
+    TopologyOverride, FEWEST_ENTRIES, MAX_CPUS, MAX_RANKS,
 };
 pub use weight::weight_of_nice;
 
@@ -142,12 +142,19 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// The CPU this thread runs on; it may have moved on return.
     fn cpu() -> u32;
     /// The locality group of the CPU this thread runs on, which may have moved on return: its NUMA node, or what else is
-    /// nearest to that in the costs of a hand-off. On hardware that is `LOCKSWAP_LEVEL`, and the groups that the process can
-    /// use are numbered from 0.
+    /// nearest to that in the costs of a hand-off. On hardware that is `LOCKSWAP_LEVEL`.
+    ///
+    /// A lock that keeps an entry for each group takes the number modulo its entries, which are a power of two and at least
+    /// [`FEWEST_ENTRIES`]: groups that share an entry are neighbours then (see [`group_number`]).
     fn node() -> u32;
-    /// The last-level-cache group of the CPU this thread runs on, numbered over the whole machine; the node where the
-    /// groups are not known.
+    /// The last-level-cache group of the CPU this thread runs on, numbered in the same way over the whole machine; the node
+    /// where the groups are not known.
     fn llc() -> u32;
+    /// Where the CPU this thread runs on is among groups that lie in larger ones, for locks with a level for each. Both are
+    /// numbered like [`Platform::node`].
+    fn hierarchy() -> Hierarchy {
+        Hierarchy { inner: Self::node(), outer: None }
+    }
     /// The kind of the CPU this thread runs on.
     fn kind() -> CoreKind;
     /// The position of the CPU this thread runs on along the route through all CPUs, less than [`Platform::ranks`]. Two

@@ -5,8 +5,8 @@ use crate::machine::Ps;
 use crate::word::{self, At, Memory, Place};
 use lockswap_platform::window::LONGEST;
 use lockswap_platform::{
-    weight_of_nice, AtomicInt, Clock, CoreKind, Deadline, Ns, Ordering, Platform, SharedTable, Wake, MAX_RANKS,
-    SETTINGS,
+    weight_of_nice, AtomicInt, Clock, CoreKind, Deadline, Hierarchy, Ns, Ordering, Platform, SharedTable, Wake,
+    MAX_RANKS, SETTINGS,
 };
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
@@ -206,16 +206,15 @@ impl Platform for Sim {
     }
 
     fn node() -> u32 {
-        engine::cpu().1.node
+        engine::cpu().1.told.node
     }
 
     fn llc() -> u32 {
-        let cpu = engine::cpu().1;
-        if engine::machine().llc_is_node {
-            cpu.node
-        } else {
-            cpu.cluster
-        }
+        engine::cpu().1.told.llc
+    }
+
+    fn hierarchy() -> Hierarchy {
+        engine::cpu().1.told.hierarchy
     }
 
     fn kind() -> CoreKind {

@@ -46,7 +46,7 @@
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::parameters::{spins, Default, Parameter, Parameters, Setting, Values};
-use crate::queue::mcs::McsQueue;
+use crate::queue::mcs::McsStp;
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
 use core::marker::PhantomData;
 use core::ptr;
@@ -148,7 +148,7 @@ pub struct Scl<P: Platform, T, const ACCOUNTS: usize> {
     slice_end: P::Usize,
     /// When the lock was last acquired or released.
     changed: P::Usize,
-    queue: McsQueue<P>,
+    queue: McsStp<P>,
     accounts: [Account<P>; ACCOUNTS],
     times: PhantomData<T>,
 }
@@ -271,7 +271,7 @@ impl<P: Platform, T: Times, const ACCOUNTS: usize> Scl<P, T, ACCOUNTS> {
             return;
         }
         self.sit_out_ban(me, None);
-        let node = <McsQueue<P> as RawLock<P>>::Ctx::new();
+        let node = <McsStp<P> as RawLock<P>>::Ctx::new();
         // SAFETY: a fresh context. The queue is released while this thread holds the lock, whose memory therefore stays.
         unsafe {
             self.queue.lock(&node);
@@ -326,7 +326,7 @@ unsafe impl<P: Platform, T: Times, const ACCOUNTS: usize> RawLock<P> for Scl<P, 
             summary: "how long the lock belongs to one thread; 0: each release ends the slice",
             source: "Patel et al.: EuroSys 2020, sec. 4",
         }],
-        inside: &[<McsQueue<P> as RawLock<P>>::PARAMETERS],
+        inside: &[<McsStp<P> as RawLock<P>>::PARAMETERS],
     };
     type Ctx = ();
 
@@ -338,7 +338,7 @@ unsafe impl<P: Platform, T: Times, const ACCOUNTS: usize> RawLock<P> for Scl<P, 
             slice_owner: P::U8::new(0),
             slice_end: P::Usize::new(0),
             changed: P::Usize::new(0),
-            queue: McsQueue::new(),
+            queue: McsStp::new(),
             accounts: core::array::from_fn(|_| account()),
             times: PhantomData,
         }

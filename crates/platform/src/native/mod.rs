@@ -8,8 +8,8 @@ mod wait;
 pub mod window;
 
 use crate::{
-    topology, weight_of_nice, AtomicInt, AtomicPtrCell, Clock, CoreKind, DataCell, Deadline, Ns, Ordering, Platform,
-    SharedTable, Wake,
+    topology, weight_of_nice, AtomicInt, AtomicPtrCell, Clock, CoreKind, DataCell, Deadline, Hierarchy, Ns, Ordering,
+    Platform, SharedTable, Wake,
 };
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU8, AtomicUsize};
@@ -168,6 +168,11 @@ impl Platform for Native {
             if let Some(value) = f() {
                 return Some(value);
             }
+            // While the thread spins, a look at the clock takes longer than one at a word.
+            if patience.may_skip_clock() {
+                patience.pause(None);
+                continue;
+            }
             let now = wait::now(deadline.clock);
             if now >= deadline.at {
                 return None;
@@ -218,6 +223,12 @@ impl Platform for Native {
     #[inline]
     fn llc() -> u32 {
         topology::place(rseq::cpu()).llc().unwrap_or_else(rseq::node)
+    }
+
+    #[inline]
+    fn hierarchy() -> Hierarchy {
+        let unknown = || Hierarchy { inner: rseq::node(), outer: None };
+        topology::place(rseq::cpu()).hierarchy().unwrap_or_else(unknown)
     }
 
     #[inline]
