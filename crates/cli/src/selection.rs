@@ -119,22 +119,13 @@ impl Selection {
 /// The library's variables for the three kinds of locks.
 pub const VARIABLES: [&str; 3] = ["LOCKSWAP_LOCK", "LOCKSWAP_RWLOCK", "LOCKSWAP_SPIN"];
 
-/// The published name of the lock that `id` names in this role, with no parameter but what is part of the name.
-pub fn known(role: Role, id: &str) -> Result<&'static str, UserError> {
-    let named = read(role, id.trim())?;
-    if named.is_plain() {
-        return Ok(named.entry.info.id);
-    }
-    let what = format!("{named}: this command has no such parameter of locks");
-    Err(UserError::new(what, format!("name {} alone", named.entry.info.id)).with_status(USAGE))
-}
-
 /// The lock that `text` names in this role, with its parameters, as the preload library reads it.
 pub fn named(role: Role, text: &str) -> Result<String, UserError> {
     read(role, text.trim()).map(|named| named.to_string())
 }
 
-fn read(role: Role, text: &str) -> Result<Named<'_>, UserError> {
+/// The same, with what is known of the lock.
+pub fn read(role: Role, text: &str) -> Result<Named<'_>, UserError> {
     parameters::read(role, text).map_err(|wrong| {
         let Wrong::NoLock(id) = wrong else {
             let remedy = format!("'lockswap list {}' shows its parameters", text.split(':').next().unwrap_or_default());
@@ -222,16 +213,15 @@ mod tests {
 
     #[test]
     fn unknown_ids_are_refused_by_role() {
-        assert_eq!(known(Role::Mutex, "FUTEX ").unwrap(), "futex");
-        assert!(known(Role::RwLock, "futex").is_err());
-        assert!(known(Role::Mutex, "nonsense").is_err());
+        assert_eq!(named(Role::Mutex, "FUTEX ").unwrap(), "futex");
+        assert!(named(Role::RwLock, "futex").is_err());
+        assert!(named(Role::Mutex, "nonsense").is_err());
     }
 
     #[test]
     fn parameters_belong_to_the_lock() {
         assert_eq!(named(Role::Mutex, "ASL:fifo=cna:max-window=1ms").unwrap(), "asl-cna:max-window=1ms");
-        assert_eq!(known(Role::Mutex, "asl:fifo=cna").unwrap(), "asl-cna");
-        assert!(known(Role::Mutex, "asl:max-window=1ms").is_err());
+        assert_eq!(named(Role::Mutex, "asl:fifo=cna").unwrap(), "asl-cna");
         assert!(named(Role::Mutex, "asl:max-window=1").unwrap_err().to_string().contains("max-window=1: give a time"));
         let selection = Selection::named(Some("asl:max-window=1ms".into()), None, None).unwrap();
         assert!(selection.asks().kind && selection.ids()[0] == "asl:max-window=1ms");

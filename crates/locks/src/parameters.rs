@@ -5,6 +5,9 @@ use crate::registry::{self, Entry, Role};
 use core::fmt;
 use lockswap_platform::{parse_duration, window, Ns, Platform};
 
+/// The longest time that a parameter takes.
+pub const LONGEST_TIME: Ns = lockswap_platform::LONGEST_DURATION;
+
 /// What a lock lets its users choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
@@ -111,6 +114,12 @@ pub enum Setting {
     RwInhibit,
     /// `patience`, of an rwlock
     RwPatience,
+    /// `section`
+    Section,
+    /// `insist`
+    Insist,
+    /// `spin`, of an rwlock
+    RwSpin,
 }
 
 impl Setting {

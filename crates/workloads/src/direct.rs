@@ -2,9 +2,22 @@
 
 use crate::{Mutex, ReadWrite};
 use lockswap_locks::line::Line;
+use lockswap_locks::parameters::{self, Setting};
+use lockswap_locks::registry::Role;
 use lockswap_locks::{Context, Preference, RawLock, RawRwLock};
-use lockswap_platform::Platform;
+use lockswap_platform::{settings, window, Platform};
 use std::marker::PhantomData;
+
+/// Gives this process's locks the parameters that `text` names behind a lock of the catalogue, and says which lock it is; `None`
+/// if there is none of that name. Threads that use locks must not be there yet.
+pub fn choose(role: Role, text: &str) -> Option<&'static str> {
+    let named = parameters::read(role, text).ok()?;
+    named.settings().for_each(|(number, value)| settings::set(number, value));
+    if let Some(longest) = named.value(Setting::MaxWindow) {
+        window::set_longest(longest);
+    }
+    Some(named.entry.info.id)
+}
 
 /// A lock of the catalogue, without a pthread object around it.
 pub struct Direct<P, L>(L, PhantomData<P>);

@@ -6,6 +6,7 @@ mod doctor;
 mod library;
 mod list;
 mod only;
+mod parameters;
 mod run;
 mod seccomp;
 mod sim;
