@@ -4,11 +4,13 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use lockswap_catalogue::option;
 use lockswap_locks::info::Asks;
-use lockswap_locks::parameters::{self, Named, Wrong};
+use lockswap_locks::parameters::{self, Named, Wrong, SPINS_BEFORE_PARK};
 use lockswap_locks::registry::{self, Role};
+use lockswap_machine::costs::sleep::Sleep;
 
 use lockswap_workloads::invalid;
 
@@ -106,6 +108,8 @@ impl Selection {
         if let Some(yields) = library::yields() {
             envs.push(("LOCKSWAP_YIELD".into(), yields.map(Into::into)));
         }
+        let [lock, rwlock, _] = self.ids();
+        envs.extend(spins_before_park([(Role::Mutex, lock.as_str()), (Role::RwLock, rwlock.as_str())]));
         // An id that the command line does not name may come from the environment, as it would without the command.
         for (name, id) in VARIABLES.into_iter().zip([&self.lock, &self.rwlock, &self.spin]) {
             if id.is_some() {
@@ -114,6 +118,18 @@ impl Selection {
         }
         Ok(envs)
     }
+}
+
+/// The variable that tells a process how many looks of a waiter last as long as a round trip through a sleep, if one of these
+/// locks asks that and the environment does not say it yet. Measured once; nothing where that is not possible.
+pub fn spins_before_park<'a>(locks: impl IntoIterator<Item = (Role, &'a str)>) -> Option<(OsString, Option<OsString>)> {
+    static MEASURED: OnceLock<Option<u32>> = OnceLock::new();
+    let asks = |(role, lock)| parameters::read(role, lock).is_ok_and(|named| named.asks_how_long_to_spin());
+    if env::var_os(SPINS_BEFORE_PARK).is_some_and(|given| !given.is_empty()) || !locks.into_iter().any(asks) {
+        return None;
+    }
+    let looks = (*MEASURED.get_or_init(|| Sleep::here().ok().flatten().map(|sleep| sleep.looks())))?;
+    Some((SPINS_BEFORE_PARK.into(), Some(looks.to_string().into())))
 }
 
 /// The library's variables for the three kinds of locks.

@@ -15,7 +15,7 @@ use lockswap_locks::asymmetric::latency::FILE_WORDS;
 use lockswap_locks::counters::{Counter, FILE_BYTES};
 use lockswap_locks::for_each_lock;
 use lockswap_locks::info::Asks;
-use lockswap_locks::parameters::{Named, Setting};
+use lockswap_locks::parameters::{Named, Setting, SPINS_BEFORE_PARK};
 use lockswap_locks::registry::{self, Role};
 use lockswap_platform::{parse_duration, settings as settings_of_locks, window, Native, Ns, Platform, Single};
 
@@ -77,6 +77,11 @@ unsafe fn install(environment: &Environment) {
         let rwlock_named = environment.lock("LOCKSWAP_RWLOCK", Role::RwLock, default(Role::RwLock));
         let chosen = named.settings().chain(rwlock_named.settings());
         chosen.for_each(|(number, value)| settings_of_locks::set(number, value));
+        let spins = environment.spins_before_park();
+        if let Some(looks) = spins {
+            settings_of_locks::set_spins_before_park(looks);
+        }
+        let asks_how_long_to_spin = named.asks_how_long_to_spin() || rwlock_named.asks_how_long_to_spin();
         let rwlock = rwlock_named.entry.info.id;
         let spin = environment.lock("LOCKSWAP_SPIN", Role::Spin, default(Role::Spin)).entry.info.id;
         let declared = environment.cpus("LOCKSWAP_ROUTE");
@@ -135,6 +140,13 @@ unsafe fn install(environment: &Environment) {
         if verbose {
             let (mutex, rwlock) = (InForce(mutex, &named), InForce(rwlock, &rwlock_named));
             complain(format_args!("mutex {mutex}, rwlock {rwlock}, spin {spin}"));
+            if asks_how_long_to_spin {
+                let source = if spins.is_some() { SPINS_BEFORE_PARK } else { "default, not measured" };
+                complain(format_args!(
+                    "waiters look {} times before they sleep: a round trip through a sleep ({source})",
+                    Native::spins_before_park()
+                ));
+            }
             if let Some(learnt) = learnt {
                 complain(format_args!("{learnt}"));
             }

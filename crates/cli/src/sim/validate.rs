@@ -24,7 +24,7 @@ use crate::duration::within;
 use crate::error::UserError;
 use crate::outputs::{OutputArgs, Outputs, Wanted};
 use crate::picture::footer;
-use crate::selection::{self, no_such_lock};
+use crate::selection::{self, no_such_lock, spins_before_park};
 use crate::setting::pair;
 use crate::terminal;
 
@@ -140,7 +140,10 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> anyhow::Result<ExitCode>
     let progress = Shown(bar(rounds::runs(&plan)));
     let interrupted = || interrupt.signal().is_some();
     let program = std::env::current_exe()?;
-    let make = |run: &Run, time| run.measured(&program, time).map_err(|error| error.to_string());
+    let make = |run: &Run, time| {
+        let spins = spins_before_park([(role(&run.workload), run.lock.as_str())]);
+        run.measured(&program, &spins.into_iter().collect(), time).map_err(|error| error.to_string())
+    };
     let measured = rounds::measure(&plan, &host, &make, &progress, &interrupted).map_err(host::failed)?;
     progress.0.finish_and_clear();
     let hardware = hardware_alone(&plan, &measured);

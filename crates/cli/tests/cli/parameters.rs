@@ -33,6 +33,43 @@ fn a_program_runs_with_them() {
     assert!(in_force(&["--lock", "cna:threshold=255", "--summary"], &[]).contains("cna:threshold=255"));
 }
 
+/// Spin-then-park waits as long as a round trip through a sleep takes, which is measured for those locks only.
+#[test]
+fn how_long_to_spin_before_a_sleep_is_measured_where_a_lock_asks() {
+    let place = Place::new();
+    let script = "echo \"$LOCKSWAP_SPINS_BEFORE_PARK\"";
+    let given = |lock: &str, own: &str| {
+        let mut command = place.lockswap(&["run", "--lock", lock, "--", "/bin/sh", "-c", script]);
+        let output = command.env("LOCKSWAP_SPINS_BEFORE_PARK", own).env("LOCKSWAP_VERBOSE", "1").output().unwrap();
+        (text(&output.stdout).trim().to_owned(), text(&output.stderr))
+    };
+    if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) {
+        let (measured, said) = given("mcs_stp", "");
+        assert!(measured.parse::<u32>().is_ok_and(|looks| (1..=1_000_000).contains(&looks)), "{measured}");
+        let expected = format!("look {measured} times before they sleep: a round trip through a sleep (LOCKSWAP_SPINS");
+        assert!(said.contains(&expected), "{said}");
+    }
+    let (given_by_user, said) = given("mcs_stp", "77");
+    assert!(given_by_user == "77" && said.contains("look 77 times before they sleep"), "{said}");
+    for lock in ["mcs_spin", "futex", "mcs_stp:spin=40"] {
+        let (nothing, said) = given(lock, "");
+        assert!(nothing.is_empty() && !said.contains("before they sleep"), "{lock}: {nothing} {said}");
+    }
+    let library = printed(&place, &["preload-path"]);
+    let bare = |own: &str| {
+        let mut command = std::process::Command::new("true");
+        command.env("LD_PRELOAD", library.trim()).env("LOCKSWAP_LOCK", "mcs_stp").env("LOCKSWAP_VERBOSE", "1");
+        let output = command.env("LOCKSWAP_SPINS_BEFORE_PARK", own).output().unwrap();
+        (output.status.code(), text(&output.stderr))
+    };
+    let (status, said) = bare("");
+    assert!(status == Some(0) && said.contains("look 500 times") && said.contains("default, not measured"), "{said}");
+    for wrong in ["0", "-1", "many", "1000001"] {
+        let (status, said) = bare(wrong);
+        assert!(status == Some(127) && said.contains("is not a number from 1 to 1000000"), "{wrong}: {said}");
+    }
+}
+
 #[test]
 fn two_settings_are_two_rows_of_a_comparison() {
     let place = Place::new();

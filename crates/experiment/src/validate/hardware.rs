@@ -1,6 +1,6 @@
 //! One run on hardware: a workload on a lock of the catalogue that is called directly.
 
-use crate::hardware::child;
+use crate::hardware::child::{self, Environment};
 use crate::simulated::plan::role;
 use lockswap_locks::{for_each_lock, RawLock, RawRwLock};
 use lockswap_platform::{Native, Ns};
@@ -41,12 +41,12 @@ impl Run {
         on_lock(self, &crew).ok_or_else(|| format!("no lock '{}'", self.lock))?
     }
 
-    /// Makes it in a child of `program`, which takes about `time`.
+    /// Makes it in a child of `program` that runs in `environment`, which takes about `time`.
     ///
     /// # Errors
     /// The child cannot be started, fails, hangs, or prints something else than its numbers.
-    pub fn measured(&self, program: &Path, time: Ns) -> io::Result<Report> {
-        let mut command = child::command(program, child::VALIDATE, &Vec::new());
+    pub fn measured(&self, program: &Path, environment: &Environment, time: Ns) -> io::Result<Report> {
+        let mut command = child::command(program, child::VALIDATE, environment);
         command.arg(serde_json::to_string(self)?);
         child::numbers(command, Duration::from_nanos(time))
     }
