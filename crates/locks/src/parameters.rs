@@ -75,12 +75,16 @@ pub enum Setting {
     LlcBatch,
     /// `threshold`
     Threshold,
+    /// `outer-threshold`
+    OuterThreshold,
     /// `shuffle`
     Shuffle,
     /// `fairness`
     Fairness,
     /// `patience`
     Patience,
+    /// `sleeps`
+    Sleeps,
     /// `shortest`
     Shortest,
     /// `longest`
@@ -109,6 +113,8 @@ pub enum Setting {
     RemoteShortest,
     /// `remote-longest`
     RemoteLongest,
+    /// `per-line`
+    PerLine,
     /// `writers`, of an rwlock
     RwWriters,
     /// `inhibit`, of an rwlock

@@ -5,6 +5,7 @@ mod placed;
 use lockswap_conformance::routed::{comes_round, in_order, Rider};
 use lockswap_conformance::{self as conformance, Threads};
 use lockswap_locks::asymmetric::libasl;
+use lockswap_locks::numa::{ahmcs, cohort, hmcs, hticket};
 use lockswap_locks::routed::plock::{Counts, RonPlock};
 use lockswap_locks::routed::ron::{Flags, Ron, Routed};
 use lockswap_locks::routed::shared::{RonShared, Table};
@@ -15,7 +16,7 @@ use lockswap_locks::shuffle::shfllock::{Shfl, ShflLock, ShflLockB, ShflLockKind,
 use lockswap_locks::waiting::{Spin, SpinThenPark};
 use lockswap_locks::{Context, IsHeld, RawLock};
 use lockswap_platform::CoreKind::{self, Big, Little};
-use lockswap_platform::{set_big, set_route, CpuList, Native, Platform};
+use lockswap_platform::{group_number, set_big, set_route, CpuList, Native, Platform};
 use placed::{Place, Placed, Riders, RANKS, SOMEWHERE};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -91,6 +92,10 @@ fn with_llc(llc: u32) -> Place {
     Place { llc, ..SOMEWHERE }
 }
 
+fn in_cache_of_node(llc: u32, node: u32) -> Place {
+    Place { node, llc, outer: Some(node), ..SOMEWHERE }
+}
+
 fn on(kind: CoreKind) -> Place {
     Place { kind, ..SOMEWHERE }
 }
@@ -104,6 +109,44 @@ fn shfllock_brings_waiters_of_one_group_together() {
     brings_together::<ShflLock<Placed>>([0, 1].map(on_node));
     brings_together::<ShflLockLlc<Placed>>([0, 1].map(with_llc));
     brings_together::<ShflLockKind<Placed>>([Big, Little].map(on));
+}
+
+/// Bounds of two acquisitions in a row at each level.
+struct Twice;
+impl hmcs::Form for Twice {
+    const THRESHOLDS: [u32; 2] = [2, 2];
+}
+
+#[test]
+fn a_hierarchical_lock_serves_the_cache_then_the_node() {
+    // Far, near and nearest to the holder, two of each.
+    let places = [(3, 1), (1, 0), (0, 0), (2, 1), (1, 0), (0, 0)].map(|(llc, node)| in_cache_of_node(llc, node));
+    let holder = in_cache_of_node(0, 0);
+    for (order, id) in [
+        (order_of_service::<hmcs::Hmcs<Placed>>(holder, &places), "hmcs"),
+        (order_of_service::<ahmcs::Ahmcs<Placed>>(holder, &places), "ahmcs"),
+    ] {
+        // The holder has begun at the root, where the first that came is next.
+        assert_eq!(order, [0, 3, 1, 4, 2, 5], "{id}");
+    }
+}
+
+#[test]
+fn a_hierarchical_lock_bounds_each_level() {
+    // Seven of one cache before one each of its sister and of another node.
+    let mut places = vec![in_cache_of_node(0, 0); 7];
+    places.extend([in_cache_of_node(1, 0), in_cache_of_node(2, 1)]);
+    let order = order_of_service::<hmcs::HmcsLock<Placed, Twice>>(in_cache_of_node(3, 1), &places);
+    // Two of the cache, then its sister, which is the second of the node in a row, then the other node, then the rest.
+    assert_eq!(order, [0, 1, 7, 8, 2, 3, 4, 5, 6]);
+}
+
+#[test]
+fn neighbours_share_a_queue_where_there_are_too_many() {
+    // 32 caches of two nodes: the first two of each share a queue, and have their turns together.
+    let cache = |rank: u32| in_cache_of_node(group_number(rank, 32), rank / 16);
+    let places = [0, 16, 1, 2, 17, 0].map(cache);
+    assert_eq!(order_of_service::<hmcs::Hmcs<Placed>>(cache(31), &places), [0, 2, 5, 3, 1, 4]);
 }
 
 #[test]
@@ -405,6 +448,11 @@ fn locks_work_for_threads_that_never_stay_on_a_cpu() {
     conformance::mutex::<P, Shfl<P, Proportional<1>, SpinThenPark>, StdThreads>();
     conformance::mutex::<P, libasl::Asl<P>, StdThreads>();
     conformance::mutex::<P, libasl::AslBlocking<P>, StdThreads>();
+    conformance::mutex::<P, hmcs::Hmcs<P>, StdThreads>();
+    conformance::mutex::<P, hmcs::HmcsLock<P, Twice>, StdThreads>();
+    conformance::mutex::<P, ahmcs::AhmcsLock<P, Twice>, StdThreads>();
+    conformance::mutex::<P, cohort::CPtlTkt<P>, StdThreads>();
+    conformance::mutex::<P, hticket::HTicketLs<P>, StdThreads>();
 }
 
 fn pin(cpu: usize) {

@@ -136,7 +136,8 @@ fn target(lock: &str, id: &str) -> Option<f64> {
         id::UNCONTENDED if lock == INTERPOSED => Some(0.91),
         id::UNCONTENDED if replaced => match lock {
             "ttas" | "ticket" => Some(2.00),
-            "futex" | "mcs_spin" | "mcs_stp" | "k42" | "clh_spin" | "cna" | "shfllock" | "shfllock-b" => Some(1.11),
+            "futex" | "mcs_spin" | "mcs_stp" | "mcs_stp-barging" | "k42" | "clh_spin" | "cna" | "shfllock"
+            | "shfllock-b" => Some(1.11),
             _ => None,
         },
         id::SINGLE_THREADED | id::RECURSIVE | id::ERROR_CHECK if replaced => Some(1.00),

@@ -78,7 +78,7 @@ fn on_mutex<L: RawLock<Native>>(workload: &Workload, crew: &Hardware) -> Result<
         Workload::Counter(config) => counter::run::<Native, _>(config, crew, &lock.0),
         Workload::Kv(config) => kv::run::<Native, _>(config, crew, &lock.0),
         Workload::Ncs(config) => ncs::run::<Native, _>(config, crew, &lock.0),
-        Workload::Epochs(_) | Workload::Readers(_) => {
+        Workload::Epochs(_) | Workload::Shares(_) | Workload::Readers(_) => {
             return Err("not a workload of mutexes that can be called directly".into());
         }
     })

@@ -15,7 +15,18 @@ use crate::simulated::plan::{doubling, role, Settings};
 
 /// Locks of all families, the well-known ones.
 const MUTEXES: [&str; 12] = [
-    "ttas", "backoff", "ticket", "twa", "futex", "mcs_spin", "mcs_stp", "clh_spin", "k42", "hemlock", "cna", "shfllock",
+    "ttas",
+    "backoff",
+    "ticket",
+    "twa",
+    "futex",
+    "mcs_spin",
+    "mcs_stp-barging",
+    "clh_spin",
+    "k42",
+    "hemlock",
+    "cna",
+    "shfllock",
 ];
 
 /// A workload with so many threads, on these locks.

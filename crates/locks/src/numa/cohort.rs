@@ -21,8 +21,8 @@ use super::ENTRIES;
 use crate::flat::{backoff::Backoff, partitioned::Partitioned, ticket::Ticket};
 use crate::info::{Asks, Fairness, Family, LockInfo, Timed};
 use crate::line::Line;
-use crate::queue::mcs::{McsQueue, McsSpin};
-use crate::queue::stp::{Stp, PATIENCE};
+use crate::queue::barging::{Barging, PATIENCE};
+use crate::queue::mcs::{McsSpin, McsStp};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use core::array;
 use core::marker::PhantomData;
@@ -70,8 +70,10 @@ pub struct Cohort<P: Platform, G, L, const BATCH: u32> {
 
 /// Back-off lock over MCS locks; batch as in the study (Guiroux, Lachaize, Quéma, ATC 2016).
 pub type CBoMcsSpin<P> = Cohort<P, Backoff<P>, McsSpin<P>, 100>;
-/// The same whose local waiters park, below a word of its own (see [`Stp`]).
-pub type CBoMcsStp<P> = Stp<P, Cohort<P, Backoff<P>, McsQueue<P>, 100>, PATIENCE>;
+/// The same whose local waiters park.
+pub type CBoMcsStp<P> = Cohort<P, Backoff<P>, McsStp<P>, 100>;
+/// The same below a word that running threads may take.
+pub type CBoMcsStpBarging<P> = Barging<P, CBoMcsStp<P>, PATIENCE>;
 /// Partitioned ticket lock, with a slot for each node, over ticket locks.
 pub type CPtlTkt<P> = Cohort<P, Partitioned<P>, Ticket<P>, 100>;
 /// Ticket lock over ticket locks.

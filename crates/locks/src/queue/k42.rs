@@ -39,7 +39,7 @@ pub struct K42Lock<P: Platform, W> {
 /// Waiters spin.
 pub type K42<P> = K42Lock<P, Spin>;
 /// Waiters spin, then park, and the lock is passed along the queue, sleepers included.
-pub type K42Queue<P> = K42Lock<P, SpinThenPark>;
+pub type K42Stp<P> = K42Lock<P, SpinThenPark>;
 
 impl<P: Platform, W: Waiting> K42Lock<P, W> {
     /// The tail of a lock that is held and that nobody waits for; never dereferenced.

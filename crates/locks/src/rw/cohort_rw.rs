@@ -18,7 +18,7 @@
 use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::line::Line;
 use crate::parameters::{Default, Parameter, Parameters, Setting, Values};
-use crate::queue::k42::K42Queue;
+use crate::queue::k42::K42Stp;
 use crate::rw::wait;
 use crate::{IsHeld, Preference, RawRwLock, TimedLock};
 use core::array::from_fn;
@@ -63,7 +63,7 @@ pub struct CohortRw<P: Platform, L, const N: usize, const PATIENCE: u32> {
 /// The published bounds. The writers' lock is a parameter of the composition.
 pub type CohortRwOver<P, L> = CohortRw<P, L, NODES, PATIENCE>;
 /// The registered composition.
-pub type CohortRwK42<P> = CohortRwOver<P, K42Queue<P>>;
+pub type CohortRwK42<P> = CohortRwOver<P, K42Stp<P>>;
 
 impl<P: Platform, L: TimedLock<P, Ctx = ()> + IsHeld, const N: usize, const PATIENCE: u32> CohortRw<P, L, N, PATIENCE> {
     /// Counts this reader as arrived, and returns the state as it is after that.

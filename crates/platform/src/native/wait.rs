@@ -86,6 +86,25 @@ pub fn yields_are_allowed() -> bool {
     YIELDS.load(Ordering::Relaxed)
 }
 
+/// Whether `getpriority` may be called. Relaxed everywhere: it protects nothing.
+static NICES: AtomicBool = AtomicBool::new(true);
+
+/// Says whether [`nice`] may ask the kernel.
+pub fn allow_weights(allowed: bool) {
+    NICES.store(allowed, Ordering::Relaxed);
+}
+
+/// The nice value of the calling thread; 0 where the kernel may not be asked, or does not say.
+#[cold]
+pub fn nice() -> i32 {
+    if !NICES.load(Ordering::Relaxed) {
+        return 0;
+    }
+    // SAFETY: takes numbers only. The call itself returns 20 less the nice value, so that no value looks like an error.
+    let answer = unsafe { syscall!(Sysno::getpriority, libc::PRIO_PROCESS, 0) };
+    answer.map_or(0, |turned| 20 - turned as i32)
+}
+
 /// Lets another thread run on this CPU, if there is one. Where yields are not allowed, that takes 60 us at least.
 pub fn yield_cpu() {
     if yields_are_allowed() {
