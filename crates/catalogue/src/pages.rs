@@ -154,7 +154,7 @@ impl Facts {
 /// A parameter with its values, its default and what it is.
 fn in_words(parameter: &Parameter) -> String {
     let values = match parameter.values {
-        Values::Time(_) => "TIME".to_owned(),
+        Values::Time(_) => "TIME up to 1h".to_owned(),
         Values::Number(_, least, most, unit) => format!("{least}..{most} {unit}"),
         Values::Locks(known) => known.iter().map(|(value, _)| *value).collect::<Vec<_>>().join("|"),
     };

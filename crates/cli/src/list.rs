@@ -11,7 +11,7 @@ use lockswap_locks::registry::{self, Entry, Role, ENTRIES};
 
 use crate::error::UserError;
 use crate::outputs::Print;
-use crate::selection::no_such_lock;
+use crate::selection::{no_such_lock, read};
 use crate::terminal;
 
 /// Lists every lock with its properties, or shows all that is known of one.
@@ -90,12 +90,13 @@ pub fn run(args: ListArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The published name of a lock of any role.
-fn published(id: &str) -> Result<&'static str, UserError> {
-    let found = ROLES.into_iter().find_map(|role| registry::find(role, id.trim()));
-    found
-        .map(|entry| entry.info.id)
-        .ok_or_else(|| no_such_lock(format!("there is no lock '{id}'"), id, ENTRIES.iter().map(|entry| entry.info.id)))
+/// The published name of the lock of any role that `text` names, with parameters or without.
+fn published(text: &str) -> Result<&'static str, UserError> {
+    let id = text.split(':').next().unwrap_or_default().trim();
+    match ROLES.into_iter().find(|role| registry::find(*role, id).is_some()) {
+        Some(role) => read(role, text.trim()).map(|named| named.entry.info.id),
+        None => Err(no_such_lock(format!("there is no lock '{id}'"), id, ENTRIES.iter().map(|entry| entry.info.id))),
+    }
 }
 
 /// What is known of these locks, which have one name.

@@ -215,7 +215,6 @@ fn bad_input_is_refused_in_one_line() {
         (&["kv", "--set", "keys"], "write KEY=VALUE"),
         (&["kv", "--set", "keys=64,x"], "keys"),
         (&["kv", "--export", "out.xml"], "end it in .json, .csv, .md, .html, .svg or .png"),
-        (&["direct", "--lock", "asl:max-window=500us"], "name asl alone"),
         (&["kv", "--lock", "mcs_spni"], "did you mean 'mcs_spin'?"),
         (&["counter", "--inside", "99999999999"], "inside is 99999999999, not in 0 to"),
         (&["epochs", "--bench", "7"], "7"),

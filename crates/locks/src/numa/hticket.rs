@@ -19,6 +19,7 @@ use crate::flat::ticket::TicketLock;
 use crate::flat::CYCLES_PER_PAUSE;
 use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::line::Line;
+use crate::parameters::{Default, Parameter, Parameters, Setting, Values};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::{AtomicInt, Ordering, Platform};
 
@@ -64,7 +65,7 @@ impl<P: Platform, const NODES: usize, const BATCH: u32> HTicket<P, NODES, BATCH>
             if self.batch.holder.load(Ordering::Relaxed) != node as u32 + 1 {
                 self.global.lock(&());
                 self.batch.holder.store(node as u32 + 1, Ordering::Relaxed);
-                self.batch.left.store(BATCH, Ordering::Relaxed);
+                self.batch.left.store(Setting::Batch.number::<P>(BATCH), Ordering::Relaxed);
             }
         }
     }
@@ -103,6 +104,16 @@ unsafe impl<P: Platform, const NODES: usize, const BATCH: u32> RawLock<P> for HT
         paper: "David, Guerraoui, Trigonakis: SOSP 2013, section 4.1",
         asks: Asks::LOCALITY,
         ..LockInfo::PLAIN
+    };
+    const PARAMETERS: Parameters = Parameters {
+        own: &[Parameter {
+            key: "batch",
+            values: Values::Number(Setting::Batch, 1, 1_000_000_000, "acquisitions"),
+            default: Default::Number(BATCH),
+            summary: "most acquisitions in a row of a NUMA node",
+            source: "libslock",
+        }],
+        inside: &[<Level<P> as RawLock<P>>::PARAMETERS],
     };
     type Ctx = ();
 
