@@ -78,7 +78,8 @@ fn calls_before_the_environment_is_there() {
     assert!(outcome.stderr.contains(said), "{}", outcome.stderr);
     for (lock, said) in [
         ("mcs_spin:fifo=cna", "LOCKSWAP_LOCK=mcs_spin:fifo=cna: mcs_spin has no parameter 'fifo'"),
-        ("asl:max-window=5", "max-window=5: give a time with its unit, as in 100ms"),
+        ("asl:max-window=5", "max-window=5: give a time with its unit, as in 1ms"),
+        ("cna:threshold=0", "LOCKSWAP_LOCK=cna:threshold=0: threshold=0: give a number of hand-offs from 1 to"),
     ] {
         let outcome = preloaded(&program, &[("LOCKSWAP_LOCK", lock)], &[]);
         assert_eq!(outcome.status.and_then(|status| status.code()), Some(127), "{}", outcome.tail());
@@ -86,7 +87,7 @@ fn calls_before_the_environment_is_there() {
     }
     let outcome =
         preloaded(&program, &[("LOCKSWAP_LOCK", "asl:fifo=cna:max-window=1ms"), ("LOCKSWAP_VERBOSE", "1")], &[]);
-    assert!(outcome.success() && outcome.stderr.contains("mutex asl-cna,"), "{}", outcome.tail());
+    assert!(outcome.success() && outcome.stderr.contains("mutex asl-cna:max-window=1ms,"), "{}", outcome.tail());
 
     let statistics = counted("mcs_spin", &program);
     assert_eq!(statistics["replaced"]["mutex"], 1, "{statistics}");

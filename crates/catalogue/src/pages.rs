@@ -11,6 +11,7 @@ use lockswap_locks::info::{Fairness, Timed, WaitingPolicy};
 use lockswap_locks::parameters::{Parameter, Values};
 use lockswap_locks::registry::{Entry, Role, ENTRIES};
 
+use crate::about;
 use crate::checked::{self, AllChecks, Check, Engine, Summary};
 use crate::order::{by_family, option, ROLES};
 
@@ -153,7 +154,7 @@ impl Facts {
 /// A parameter with its values, its default and what it is.
 fn in_words(parameter: &Parameter) -> String {
     let values = match parameter.values {
-        Values::Time(_) => "TIME".to_owned(),
+        Values::Time(_) => "TIME up to 1h".to_owned(),
         Values::Number(_, least, most, unit) => format!("{least}..{most} {unit}"),
         Values::Locks(known) => known.iter().map(|(value, _)| *value).collect::<Vec<_>>().join("|"),
     };
@@ -172,6 +173,9 @@ fn facts(entry: &Entry) -> String {
     let source = source(entry).map_or("glibc's".into(), |source| format!("[{source}](../../{source})"));
     for (name, fact) in rows.into_iter().chain([("source", source)]) {
         let _ = writeln!(text, "| {name} | {} |", cell(&fact));
+    }
+    if let Some(about) = about::page(entry) {
+        let _ = write!(text, "\n### How it works\nAs its source says.\n\n{about}");
     }
     text
 }

@@ -1,6 +1,6 @@
 //! A lock as data.
 
-use lockswap_locks::parameters::{self, Values};
+use lockswap_locks::parameters::{self, Values, LONGEST_TIME};
 use lockswap_locks::registry::Entry;
 use serde::Serialize;
 
@@ -57,11 +57,11 @@ pub struct Row {
 pub struct Parameter {
     /// Its name.
     pub key: &'static str,
-    /// The values; null where it takes a number, or any time with its unit.
+    /// The values; null where it takes a number, or a time with its unit.
     pub values: Option<Vec<&'static str>>,
-    /// The least and the largest number; null where it takes something else.
-    pub range: Option<[u32; 2]>,
-    /// What a number counts.
+    /// The least and the largest number, or time in ns; null where it takes something else.
+    pub range: Option<[u64; 2]>,
+    /// What a number counts; `ns` for a time, which is written with any unit, as in `5us`.
     pub unit: Option<&'static str>,
     /// The value where none is given, as one would write it; "measured" where it depends on the machine.
     pub default: String,
@@ -74,8 +74,8 @@ pub struct Parameter {
 impl Parameter {
     fn of(parameter: &parameters::Parameter) -> Self {
         let (values, range, unit) = match parameter.values {
-            Values::Time(_) => (None, None, None),
-            Values::Number(_, least, most, unit) => (None, Some([least, most]), Some(unit)),
+            Values::Time(_) => (None, Some([0, LONGEST_TIME]), Some("ns")),
+            Values::Number(_, least, most, unit) => (None, Some([least.into(), most.into()]), Some(unit)),
             Values::Locks(known) => (Some(known.iter().map(|(value, _)| *value).collect()), None, None),
         };
         let parameters::Parameter { key, default, summary, source, .. } = *parameter;

@@ -6,6 +6,7 @@ use lockswap_conformance::routed;
 use lockswap_conformance::small::{self, Scenario};
 use lockswap_locks::for_each_lock;
 use lockswap_locks::registry::Role;
+use lockswap_platform::{Hierarchy, Platform};
 
 /// A lock and its scenarios on both machines.
 pub struct Subject {
@@ -97,25 +98,31 @@ macro_rules! catalogue {
 
 for_each_lock!(catalogue);
 
-/// RON with a stop for each of the explorer's four CPUs: it goes round.
+/// RON with an element of WaitArray for each of the explorer's four CPUs: it goes round.
 fn routes() -> Vec<Subject> {
-    use lockswap_locks::routed::{plock::Counts, ron::Flags, ron::Routed, shared::Table, ticket::Queues};
+    use lockswap_conformance::routed::Decides::{AtAcquisition, AtRelease};
+    use lockswap_locks::routed::{
+        list::RonList, plock::Counts, ron::Flags, ron::Routed, shared::Table, ticket::Queues,
+    };
 
     type Ron<P> = Routed<P, Flags<P, 4>>;
     type RonPlock<P> = Routed<P, Counts<P, 4>>;
     type RonTicket<P> = Queues<P, 4>;
-    type RonShared<P> = Routed<P, Table<P, 1>>;
+    type RonShared<P> = Routed<P, Table<P, 1, 1>>;
     let mut subjects = vec![
-        mutex!("ron", "4 stops", Ron),
-        mutex!("ron-plock", "4 stops", RonPlock),
-        mutex!("ron-ticket", "4 stops", RonTicket),
-        mutex!("ron-shared", "stride 1", RonShared),
+        mutex!("ron", "4 elements", Ron),
+        mutex!("ron-plock", "4 elements", RonPlock),
+        mutex!("ron-ticket", "4 elements", RonTicket),
+        mutex!("ron-shared", "1 element per CPU", RonShared),
+        // The lock of the catalogue, here on the route only.
+        Subject { explore: Vec::new(), weak: Vec::new(), ..mutex!("ron-list", "along the route", RonList) },
     ];
     let route = [
-        routed::scenarios::<Explore, Ron<Explore>, Virtual>(false),
-        routed::scenarios::<Explore, RonPlock<Explore>, Virtual>(true),
-        routed::scenarios::<Explore, RonTicket<Explore>, Virtual>(true),
-        routed::scenarios::<Explore, RonShared<Explore>, Virtual>(false),
+        routed::scenarios::<Explore, Ron<Explore>, Virtual>(AtRelease, false),
+        routed::scenarios::<Explore, RonPlock<Explore>, Virtual>(AtRelease, true),
+        routed::scenarios::<Explore, RonTicket<Explore>, Virtual>(AtRelease, true),
+        routed::scenarios::<Explore, RonShared<Explore>, Virtual>(AtRelease, false),
+        routed::scenarios::<Explore, RonList<Explore>, Virtual>(AtAcquisition, true),
     ];
     for (subject, scenarios) in subjects.iter_mut().zip(route) {
         subject.explore.extend(scenarios);
@@ -125,7 +132,7 @@ fn routes() -> Vec<Subject> {
 
 /// Locks with small bounds: those with policies and routes.
 fn short_routes() -> Vec<Subject> {
-    use lockswap_locks::routed::{plock::Counts, ron::Flags, ron::Routed, ticket::Queues};
+    use lockswap_locks::routed::{plock::Counts, ron::Flags, ron::Routed, shared::Table, ticket::Queues};
     use lockswap_locks::rw::shfllock_rw::QueuedRw;
     use lockswap_locks::shuffle::policy::{OfKind, OfNode, Together};
     use lockswap_locks::shuffle::proportional::Proportional;
@@ -138,6 +145,7 @@ fn short_routes() -> Vec<Subject> {
     type RonPlockOf1<P> = Routed<P, Counts<P, 1>>;
     type RonTicketOf2<P> = Queues<P, 2>;
     type RonTicketOf1<P> = Queues<P, 1>;
+    type RonSharedOf2<P> = Routed<P, Table<P, 0, 2>>;
     type ShflOf2<P> = Shfl<P, Together<OfNode, 2>, Spin>;
     type ShflBOf2<P> = Shfl<P, Together<OfNode, 2>, SpinThenPark, WITHOUT_BOUND>;
     type ShflBStealsOnce<P> = Shfl<P, Together<OfNode, 2>, SpinThenPark, 1>;
@@ -147,12 +155,13 @@ fn short_routes() -> Vec<Subject> {
     type ShflRwOf2<P> = QueuedRw<P, 2>;
     type ShflPb1<P> = Shfl<P, Proportional<1>, Spin>;
     vec![
-        mutex!("ron", "2 stops", RonOf2),
-        mutex!("ron", "1 stop", RonOf1),
-        mutex!("ron-plock", "2 stops", RonPlockOf2),
-        mutex!("ron-plock", "1 stop", RonPlockOf1),
-        mutex!("ron-ticket", "2 stops", RonTicketOf2),
-        mutex!("ron-ticket", "1 stop", RonTicketOf1),
+        mutex!("ron", "2 elements", RonOf2),
+        mutex!("ron", "1 element", RonOf1),
+        mutex!("ron-plock", "2 elements", RonPlockOf2),
+        mutex!("ron-plock", "1 element", RonPlockOf1),
+        mutex!("ron-ticket", "2 elements", RonTicketOf2),
+        mutex!("ron-ticket", "1 element", RonTicketOf1),
+        mutex!("ron-shared", "2 elements for all CPUs", RonSharedOf2),
         mutex!("shfllock", "batches of 2", ShflOf2),
         mutex!("shfllock-b", "batches of 2", ShflBOf2),
         mutex!("shfllock-kind", "batches of 2", ShflKindOf2),
@@ -169,20 +178,44 @@ fn short_batches() -> Vec<Subject> {
     use lockswap_locks::flat::{backoff::Backoff, partitioned::Partitioned, ticket::Ticket};
     use lockswap_locks::load_control::gcr::Gcr;
     use lockswap_locks::numa::{
-        ahmcs::AhmcsLock, cna::CnaLock, cna_opt::CnaOptLock, cohort::Cohort, fissile::FissileLock, hmcs::HmcsLock,
+        ahmcs::AhmcsLock, cna::CnaLock, cna_opt::CnaOptLock, cohort::Cohort, fissile::FissileLock, hmcs,
     };
-    use lockswap_locks::queue::mcs::{McsQueue, McsSpin};
-    use lockswap_locks::queue::stp::Stp;
+    use lockswap_locks::queue::barging::Barging;
+    use lockswap_locks::queue::mcs::{McsSpin, McsStp};
 
+    struct Twice;
+    impl hmcs::Form for Twice {
+        const THRESHOLDS: [u32; 2] = [2, 2];
+    }
+    /// Threads 0 and 2 share an inner group, and all of them the outer one.
+    struct OneOuter;
+    impl hmcs::Form for OneOuter {
+        const THRESHOLDS: [u32; 2] = [1, 2];
+        fn place<P: Platform>() -> Hierarchy {
+            Hierarchy { inner: P::cpu() % 2, outer: Some(0) }
+        }
+    }
+    /// Threads 0 and 2 share both groups; thread 1 is alone.
+    struct TwoOuter;
+    impl hmcs::Form for TwoOuter {
+        const THRESHOLDS: [u32; 2] = [2, 1];
+        fn place<P: Platform>() -> Hierarchy {
+            Hierarchy { inner: P::cpu() % 2, outer: Some(P::cpu() % 2) }
+        }
+    }
     type CnaShort<P> = CnaLock<P, 1>;
     type CnaOptShort<P> = CnaOptLock<P, 3, 2>;
     type CBoMcsSpin<P> = Cohort<P, Backoff<P>, McsSpin<P>, 1>;
-    type CBoMcsQueue<P> = Cohort<P, Backoff<P>, McsQueue<P>, 1>;
-    type CBoMcsStp<P> = Stp<P, CBoMcsQueue<P>, 0>;
+    type CBoMcsStp<P> = Cohort<P, Backoff<P>, McsStp<P>, 1>;
+    type CBoMcsStpBarging<P> = Barging<P, CBoMcsStp<P>, 0>;
     type CPtlTkt<P> = Cohort<P, Partitioned<P>, Ticket<P>, 1>;
     type CTktTkt<P> = Cohort<P, Ticket<P>, Ticket<P>, 1>;
-    type Hmcs<P> = HmcsLock<P, 2>;
-    type Ahmcs<P> = AhmcsLock<P, 2>;
+    type Hmcs<P> = hmcs::HmcsLock<P, Twice>;
+    type HmcsOneOuter<P> = hmcs::HmcsLock<P, OneOuter>;
+    type HmcsTwoOuter<P> = hmcs::HmcsLock<P, TwoOuter>;
+    type Ahmcs<P> = AhmcsLock<P, Twice>;
+    type AhmcsOneOuter<P> = AhmcsLock<P, OneOuter>;
+    type AhmcsTwoOuter<P> = AhmcsLock<P, TwoOuter>;
     type Fissile<P> = FissileLock<P, 1>;
     type GcrOne<P> = Gcr<P, McsSpin<P>, 1, 2>;
     type GcrTwo<P> = Gcr<P, McsSpin<P>, 2, 2>;
@@ -190,12 +223,16 @@ fn short_batches() -> Vec<Subject> {
         mutex!("cna", "mean of 2 local hand-offs", CnaShort),
         mutex!("cna-opt", "at most 3 local hand-offs", CnaOptShort),
         mutex!("c-bo-mcs_spin", "batch 1", CBoMcsSpin),
-        mutex!("c-bo-mcs_stp", "the queue alone, batch 1", CBoMcsQueue),
-        mutex!("c-bo-mcs_stp", "claims at once, batch 1", CBoMcsStp),
+        mutex!("c-bo-mcs_stp", "batch 1", CBoMcsStp),
+        mutex!("c-bo-mcs_stp-barging", "claims at once, batch 1", CBoMcsStpBarging),
         mutex!("c-ptl-tkt", "batch 1", CPtlTkt),
         mutex!("c-tkt-tkt", "batch 1", CTktTkt),
         mutex!("hmcs", "threshold 2", Hmcs),
+        mutex!("hmcs", "three levels, thresholds 1 and 2", HmcsOneOuter),
+        mutex!("hmcs", "three levels, thresholds 2 and 1", HmcsTwoOuter),
         mutex!("ahmcs", "threshold 2", Ahmcs),
+        mutex!("ahmcs", "three levels, thresholds 1 and 2", AhmcsOneOuter),
+        mutex!("ahmcs", "three levels, thresholds 2 and 1", AhmcsTwoOuter),
         mutex!("fissile", "patient for one look", Fissile),
         mutex!("gcr", "promotes every 2nd time", GcrOne),
         mutex!("gcr", "two active, promotes every 2nd time", GcrTwo),
@@ -207,8 +244,9 @@ fn short_waits() -> Vec<Subject> {
     use lockswap_locks::flat::{mutexee::MutexeeLock, partitioned::GrantArray, ticket::TicketLock, twa::TwaLock};
     use lockswap_locks::load_control::{malthusian::Malthusian, mcs_timepub};
     use lockswap_locks::numa::{hbo::HboLock, hticket::HTicket};
-    use lockswap_locks::queue::{clh::ClhQueue, k42::K42Queue, mcs::McsQueue, stp::Stp};
+    use lockswap_locks::queue::{barging::Barging, k42::K42Stp, mcs::McsStp};
     use lockswap_locks::queue::{hapax::HapaxLock, reciprocating::ReciprocatingLock};
+    use lockswap_locks::shares::u_scl::{self, Times};
     use lockswap_locks::waiting::{Spin, SpinThenPark};
 
     struct TinyTimes;
@@ -237,12 +275,25 @@ fn short_waits() -> Vec<Subject> {
     type HTicketShort<P> = HTicket<P, 2, 2>;
     type HapaxShort<P> = HapaxLock<P, 2>;
     type MalthSpinShort<P> = Malthusian<P, Spin, 2>;
-    type MalthQueue<P> = Malthusian<P, SpinThenPark, 2>;
-    type MalthStpShort<P> = Stp<P, MalthQueue<P>, 1>;
-    type McsStpAtOnce<P> = Stp<P, McsQueue<P>, 0>;
-    type McsStpOnce<P> = Stp<P, McsQueue<P>, 1>;
-    type ClhStpAtOnce<P> = Stp<P, ClhQueue<P>, 0>;
-    type ClhStpOnce<P> = Stp<P, ClhQueue<P>, 1>;
+    type MalthStpShort<P> = Malthusian<P, SpinThenPark, 2>;
+    type MalthBargingShort<P> = Barging<P, MalthStpShort<P>, 1>;
+    type McsBargingAtOnce<P> = Barging<P, McsStp<P>, 0>;
+    type McsBargingOnce<P> = Barging<P, McsStp<P>, 1>;
+    /// A slice is over for whoever looks next, and is given anew; threads that were banned a moment ago are not forgotten.
+    struct NoSlice;
+    impl Times for NoSlice {
+        const SLICE: u64 = 0;
+        const FORGET: u64 = u_scl::Published::FORGET;
+    }
+    /// A slice lasts for a few looks at the clock, and so does what is remembered.
+    struct ShortSlice;
+    impl Times for ShortSlice {
+        const SLICE: u64 = 3;
+        const FORGET: u64 = 6;
+    }
+    type SclNoSlice<P> = u_scl::Scl<P, NoSlice, 2>;
+    type SclShort<P> = u_scl::Scl<P, ShortSlice, 2>;
+    type SclOneAccount<P> = u_scl::Scl<P, u_scl::Published, 1>;
     type ReciprocatingStp<P> = ReciprocatingLock<P, SpinThenPark>;
     type McsTpShort<P> = mcs_timepub::McsTp<P, TinyTimes>;
     type McsTpHasty<P> = mcs_timepub::McsTp<P, Hasty>;
@@ -256,18 +307,17 @@ fn short_waits() -> Vec<Subject> {
         mutex!("hticket-ls", "2 nodes, batch 2", HTicketShort),
         mutex!("hapax", "counts of 2 bits", HapaxShort),
         mutex!("malth_spin", "grafts every 2nd time", MalthSpinShort),
-        mutex!("malth_stp", "the queue alone, grafts every 2nd time", MalthQueue),
-        mutex!("malth_stp", "grafts every 2nd time, claims after one sleep", MalthStpShort),
-        mutex!("mcs_stp", "the queue alone", McsQueue),
-        mutex!("mcs_stp", "claims at once", McsStpAtOnce),
-        mutex!("mcs_stp", "claims after one sleep", McsStpOnce),
-        mutex!("clh_stp", "the queue alone", ClhQueue),
-        mutex!("clh_stp", "claims at once", ClhStpAtOnce),
-        mutex!("clh_stp", "claims after one sleep", ClhStpOnce),
-        mutex!("k42", "parking", K42Queue),
+        mutex!("malth_stp", "grafts every 2nd time", MalthStpShort),
+        mutex!("malth_stp-barging", "grafts every 2nd time, claims after one sleep", MalthBargingShort),
+        mutex!("mcs_stp-barging", "claims at once", McsBargingAtOnce),
+        mutex!("mcs_stp-barging", "claims after one sleep", McsBargingOnce),
+        mutex!("k42", "parking", K42Stp),
         mutex!("reciprocating", "parking", ReciprocatingStp),
         mutex!("mcs-timepub", "short times", McsTpShort),
         mutex!("mcs-timepub", "nobody waits for long", McsTpHasty),
+        mutex!("u-scl", "2 accounts, no slices", SclNoSlice),
+        mutex!("u-scl", "2 accounts, short slices", SclShort),
+        mutex!("u-scl", "1 account", SclOneAccount),
     ]
 }
 

@@ -22,6 +22,7 @@ use lockswap_platform::Ns;
 use lockswap_workloads::crew::Timing;
 use lockswap_workloads::hardware::Seat;
 use lockswap_workloads::little::Little;
+use lockswap_workloads::shares as sharing;
 use lockswap_workloads::sweep::sweep;
 use lockswap_workloads::{affinity, workload::Workload};
 use std::process::ExitCode;
@@ -42,6 +43,7 @@ Examples:
   lockswap bench kv --lock mcs_spin,cna --threads 1,2,4 --set keys=1024,65536
   lockswap bench ncs --ncs 1us,10us,100us --format csv
   lockswap bench epochs --little 1:3 --lock asl --slo 50us,100us,200us
+  lockswap bench shares --lock u-scl,futex --set lengths=10us,1us
   lockswap bench readers --rwlock rw-futex,bravo --reads 50,99")]
 pub struct BenchArgs {
     #[command(subcommand)]
@@ -100,6 +102,10 @@ enum What {
     EpochsContention(epochs::EpochsArgs),
     /// Epochs of two threads per CPU (bench 6)
     EpochsOversub(epochs::EpochsArgs),
+    /// Who gets how much of a lock's time if critical sections differ (u-SCL paper's toy example)
+    Shares(workloads::SharesArgs),
+    /// Writers with long critical sections and readers with short ones, as in a key-value store
+    SharesStore(workloads::SharesArgs),
     /// Readers and writers of one read-write lock
     Readers(workloads::ReadersArgs),
     /// The speed of `lockswap sim` on this machine
@@ -124,6 +130,8 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         Some(What::EpochsScalability(args)) => epochs::run(&args, Kind::Scalability, common),
         Some(What::EpochsContention(args)) => epochs::run(&args, Kind::Contention, common),
         Some(What::EpochsOversub(args)) => epochs::run(&args, Kind::Oversub, common),
+        Some(What::Shares(args)) => workloads::shares(&args, "shares", sharing::Config::toy, common),
+        Some(What::SharesStore(args)) => workloads::shares(&args, "shares-store", sharing::Config::store, common),
         Some(What::Readers(args)) => workloads::readers(&args, common),
         Some(What::Simulator) if common.all || !common.lock.is_empty() => {
             Err(misuse("bench simulator has locks of its own", "leave --lock and --all out"))

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
-use lockswap_catalogue::{by_family, families, heading, markdown, pages, to_csv, AllChecks, Column, Facts, Row};
-use lockswap_catalogue::{COLUMNS, ROLES};
+use lockswap_catalogue::{about, by_family, families, heading, markdown, pages, to_csv, AllChecks, Column, Facts, Row};
+use lockswap_catalogue::{about, COLUMNS, ROLES};
 use lockswap_locks::info::Family;
 use lockswap_locks::registry::{self, Entry, Role, ENTRIES};
 
 use crate::error::UserError;
 use crate::outputs::Print;
-use crate::selection::no_such_lock;
+use crate::selection::{no_such_lock, read};
 use crate::terminal;
 
 /// Lists every lock with its properties, or shows all that is known of one.
@@ -90,12 +90,13 @@ pub fn run(args: ListArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The published name of a lock of any role.
-fn published(id: &str) -> Result<&'static str, UserError> {
-    let found = ROLES.into_iter().find_map(|role| registry::find(role, id.trim()));
-    found
-        .map(|entry| entry.info.id)
-        .ok_or_else(|| no_such_lock(format!("there is no lock '{id}'"), id, ENTRIES.iter().map(|entry| entry.info.id)))
+/// The published name of the lock of any role that `text` names, with parameters or without.
+fn published(text: &str) -> Result<&'static str, UserError> {
+    let id = text.split(':').next().unwrap_or_default().trim();
+    match ROLES.into_iter().find(|role| registry::find(*role, id).is_some()) {
+        Some(role) => read(role, text.trim()).map(|named| named.entry.info.id),
+        None => Err(no_such_lock(format!("there is no lock '{id}'"), id, ENTRIES.iter().map(|entry| entry.info.id))),
+    }
 }
 
 /// What is known of these locks, which have one name.
@@ -112,7 +113,9 @@ fn page<'a>(entries: impl Iterator<Item = &'a Entry>, checks: &AllChecks, column
         let more = format!("each check, and what is not checked: docs/locks/{} of the repository", pages::file(entry));
         let fold = |line: String| terminal::fold(&format!("{line}\n"), columns);
         let table = terminal::lines(&table);
-        format!("{}{}\n{}\n{}", fold(title), fold(summary), table.trim_matches('\n'), fold(more))
+        let deviations = about::deviations(entry).map(|text| terminal::fold(&format!("{text}\n\n"), columns));
+        let deviations = deviations.unwrap_or_default();
+        format!("{}{}\n{}\n{deviations}{}", fold(title), fold(summary), table.trim_matches('\n'), fold(more))
     };
     entries.map(one).collect::<Vec<_>>().join("\n\n")
 }

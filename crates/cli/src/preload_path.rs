@@ -38,7 +38,11 @@ Environment of the library:
                         as /proc/PID/exe shows it [default: every process]
   LOCKSWAP_YIELD=1      under a system call filter (seccomp): waiting threads may
                         call sched_yield [default: they sleep for moments]
-  LOCKSWAP_VERBOSE=1    notes about fallbacks on stderr")]
+  LOCKSWAP_SPINS_BEFORE_PARK=N  looks of a waiter that take as long as a round
+                        trip through a sleep, for locks whose waiters sleep after
+                        a fixed time (mcs_stp) [default: 500; lockswap run and
+                        all commands that measure find it out]
+  LOCKSWAP_VERBOSE=1    what was chosen, and notes about fallbacks, on stderr")]
 pub struct PreloadPathArgs {}
 
 /// Runs `lockswap preload-path`.

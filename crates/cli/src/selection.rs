@@ -4,11 +4,13 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use lockswap_catalogue::option;
 use lockswap_locks::info::Asks;
-use lockswap_locks::parameters::{self, Named, Wrong};
+use lockswap_locks::parameters::{self, Named, Wrong, SPINS_BEFORE_PARK};
 use lockswap_locks::registry::{self, Role};
+use lockswap_machine::costs::sleep::Sleep;
 
 use lockswap_workloads::invalid;
 
@@ -106,6 +108,8 @@ impl Selection {
         if let Some(yields) = library::yields() {
             envs.push(("LOCKSWAP_YIELD".into(), yields.map(Into::into)));
         }
+        let [lock, rwlock, _] = self.ids();
+        envs.extend(spins_before_park([(Role::Mutex, lock.as_str()), (Role::RwLock, rwlock.as_str())]));
         // An id that the command line does not name may come from the environment, as it would without the command.
         for (name, id) in VARIABLES.into_iter().zip([&self.lock, &self.rwlock, &self.spin]) {
             if id.is_some() {
@@ -116,25 +120,28 @@ impl Selection {
     }
 }
 
+/// The variable that tells a process how many looks of a waiter last as long as a round trip through a sleep, if one of these
+/// locks asks that and the environment does not say it yet. Measured once; nothing where that is not possible.
+pub fn spins_before_park<'a>(locks: impl IntoIterator<Item = (Role, &'a str)>) -> Option<(OsString, Option<OsString>)> {
+    static MEASURED: OnceLock<Option<u32>> = OnceLock::new();
+    let asks = |(role, lock)| parameters::read(role, lock).is_ok_and(|named| named.asks_how_long_to_spin());
+    if env::var_os(SPINS_BEFORE_PARK).is_some_and(|given| !given.is_empty()) || !locks.into_iter().any(asks) {
+        return None;
+    }
+    let looks = (*MEASURED.get_or_init(|| Sleep::here().ok().flatten().map(|sleep| sleep.looks())))?;
+    Some((SPINS_BEFORE_PARK.into(), Some(looks.to_string().into())))
+}
+
 /// The library's variables for the three kinds of locks.
 pub const VARIABLES: [&str; 3] = ["LOCKSWAP_LOCK", "LOCKSWAP_RWLOCK", "LOCKSWAP_SPIN"];
-
-/// The published name of the lock that `id` names in this role, with no parameter but what is part of the name.
-pub fn known(role: Role, id: &str) -> Result<&'static str, UserError> {
-    let named = read(role, id.trim())?;
-    if named.is_plain() {
-        return Ok(named.entry.info.id);
-    }
-    let what = format!("{named}: this command has no such parameter of locks");
-    Err(UserError::new(what, format!("name {} alone", named.entry.info.id)).with_status(USAGE))
-}
 
 /// The lock that `text` names in this role, with its parameters, as the preload library reads it.
 pub fn named(role: Role, text: &str) -> Result<String, UserError> {
     read(role, text.trim()).map(|named| named.to_string())
 }
 
-fn read(role: Role, text: &str) -> Result<Named<'_>, UserError> {
+/// The same, with what is known of the lock.
+pub fn read(role: Role, text: &str) -> Result<Named<'_>, UserError> {
     parameters::read(role, text).map_err(|wrong| {
         let Wrong::NoLock(id) = wrong else {
             let remedy = format!("'lockswap list {}' shows its parameters", text.split(':').next().unwrap_or_default());
@@ -222,16 +229,15 @@ mod tests {
 
     #[test]
     fn unknown_ids_are_refused_by_role() {
-        assert_eq!(known(Role::Mutex, "FUTEX ").unwrap(), "futex");
-        assert!(known(Role::RwLock, "futex").is_err());
-        assert!(known(Role::Mutex, "nonsense").is_err());
+        assert_eq!(named(Role::Mutex, "FUTEX ").unwrap(), "futex");
+        assert!(named(Role::RwLock, "futex").is_err());
+        assert!(named(Role::Mutex, "nonsense").is_err());
     }
 
     #[test]
     fn parameters_belong_to_the_lock() {
         assert_eq!(named(Role::Mutex, "ASL:fifo=cna:max-window=1ms").unwrap(), "asl-cna:max-window=1ms");
-        assert_eq!(known(Role::Mutex, "asl:fifo=cna").unwrap(), "asl-cna");
-        assert!(known(Role::Mutex, "asl:max-window=1ms").is_err());
+        assert_eq!(named(Role::Mutex, "asl:fifo=cna").unwrap(), "asl-cna");
         assert!(named(Role::Mutex, "asl:max-window=1").unwrap_err().to_string().contains("max-window=1: give a time"));
         let selection = Selection::named(Some("asl:max-window=1ms".into()), None, None).unwrap();
         assert!(selection.asks().kind && selection.ids()[0] == "asl:max-window=1ms");

@@ -3,7 +3,7 @@
 use crate::duration::{as_option, within};
 use crate::error::{UserError, USAGE};
 use crate::outputs::{OutputArgs, Outputs, Wanted};
-use crate::selection::{known, Selection, PLAIN, VARIABLES};
+use crate::selection::{named, Selection, PLAIN, VARIABLES};
 use crate::terminal;
 use anyhow::Context;
 use lockswap_experiment::hardware::child::Environment;
@@ -104,7 +104,8 @@ pub fn run(args: TortureArgs) -> anyhow::Result<ExitCode> {
             Wanted::Picture(_) => Ok(Vec::new()),
         });
     };
-    for (done, &(role, id)) in subjects.iter().enumerate() {
+    for (done, (role, lock)) in subjects.iter().enumerate() {
+        let (role, id) = (*role, lock.as_str());
         progress(&format!("{}/{} {id}", done + 1, subjects.len()));
         let selection = selection(role, id);
         (order.focus, order.glibc) = (role.name().to_owned(), registry::is_glibcs(id));
@@ -154,19 +155,19 @@ fn progress(text: &str) {
 }
 
 /// The locks to test, each with what it stands in for.
-fn subjects(args: &TortureArgs) -> Result<Vec<(Role, &'static str)>, UserError> {
+fn subjects(args: &TortureArgs) -> Result<Vec<(Role, String)>, UserError> {
     let wanted = [(Role::Mutex, &args.lock), (Role::RwLock, &args.rwlock), (Role::Spin, &args.spin)];
     if args.threads.is_empty() {
         return Err(UserError::new("--threads is empty", "give at least one number, as in 2,16").with_status(USAGE));
     }
-    let mut subjects: Vec<(Role, &str)> = Vec::new();
+    let mut subjects: Vec<(Role, String)> = Vec::new();
     let everything = wanted.iter().all(|(_, ids)| ids.is_empty());
     for (role, ids) in wanted {
         if everything {
-            subjects.extend(registry::ids(role).map(|id| (role, id)));
+            subjects.extend(registry::ids(role).map(|id| (role, id.to_owned())));
         }
         for id in ids {
-            let subject = (role, known(role, id)?);
+            let subject = (role, named(role, id)?);
             if !subjects.contains(&subject) {
                 subjects.push(subject);
             }
@@ -223,12 +224,14 @@ mod tests {
         let all = subjects(&parse(&[])).unwrap();
         for subject in [(Role::Mutex, "futex"), (Role::RwLock, "rw-futex"), (Role::Spin, "ttas"), (Role::Mutex, PLAIN)]
         {
-            assert!(all.contains(&subject), "{subject:?}");
+            assert!(all.iter().any(|(role, id)| (*role, id.as_str()) == subject), "{subject:?}");
         }
         assert_eq!(all.len(), registry::ENTRIES.len());
         assert_eq!(parse(&[]).threads, [2, 4, 16, 64]);
-        let named = subjects(&parse(&["--lock", "cna,futex,cna", "--spin", "ttas"])).unwrap();
-        assert_eq!(named, [(Role::Mutex, "cna"), (Role::Mutex, "futex"), (Role::Spin, "ttas")]);
+        let named = subjects(&parse(&["--lock", "cna,futex,cna,CNA:threshold=3", "--spin", "ttas"])).unwrap();
+        let named: Vec<_> = named.iter().map(|(role, id)| (*role, id.as_str())).collect();
+        let (mutex, spin) = (Role::Mutex, Role::Spin);
+        assert_eq!(named, [(mutex, "cna"), (mutex, "futex"), (mutex, "cna:threshold=3"), (spin, "ttas")]);
         assert!(subjects(&parse(&["--rwlock", "futex"])).is_err());
     }
 

@@ -32,15 +32,50 @@ const fn mover(at: u32, leaves: u32, rounds: usize) -> Rider {
     Rider { at, leaves, rounds }
 }
 
-/// Small checks for all executions. Where `several` threads of one CPU may wait, the lock keeps its promises to them, too.
-pub fn scenarios<P: Platform, L: RawLock<P>, T: Places>(several: bool) -> Vec<Scenario> {
-    let mut scenarios = vec![
-        Scenario { name: "route-3", threads: 3, run: || in_order::<P, L, T>(&[rider(0, 1), rider(1, 2), rider(3, 1)]) },
-        Scenario {
-            name: "route-moving-3",
-            threads: 3,
-            run: || in_order::<P, L, T>(&[rider(2, 1), mover(1, 3, 2), mover(0, 1, 1)]),
-        },
+/// When a lock decides who comes after a holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decides {
+    /// When that one releases it.
+    AtRelease,
+    /// When that one acquires it, if others wait by then.
+    AtAcquisition,
+}
+
+/// Small checks for all executions. Where `several` threads of one CPU may wait, the lock keeps its promises to them, too;
+/// one that decides when it is acquired keeps that of bounded waiting to threads, not to CPUs.
+pub fn scenarios<P: Platform, L: RawLock<P>, T: Places>(decides: Decides, several: bool) -> Vec<Scenario> {
+    let mut scenarios = match decides {
+        Decides::AtRelease => vec![
+            Scenario {
+                name: "route-3",
+                threads: 3,
+                run: || in_order::<P, L, T>(Decides::AtRelease, &[rider(0, 1), rider(1, 2), rider(3, 1)]),
+            },
+            Scenario {
+                name: "route-moving-3",
+                threads: 3,
+                run: || in_order::<P, L, T>(Decides::AtRelease, &[rider(2, 1), mover(1, 3, 2), mover(0, 1, 1)]),
+            },
+        ],
+        Decides::AtAcquisition => vec![
+            Scenario {
+                name: "route-3",
+                threads: 3,
+                run: || in_order::<P, L, T>(Decides::AtAcquisition, &[rider(0, 1), rider(1, 2), rider(3, 1)]),
+            },
+            Scenario {
+                name: "route-4",
+                threads: 4,
+                run: || {
+                    in_order::<P, L, T>(
+                        Decides::AtAcquisition,
+                        &[rider(0, 1), mover(1, 3, 1), rider(3, 1), rider(2, 1)],
+                    )
+                },
+            },
+        ],
+    };
+    scenarios.extend([
         Scenario {
             name: "round-3",
             threads: 3,
@@ -51,13 +86,15 @@ pub fn scenarios<P: Platform, L: RawLock<P>, T: Places>(several: bool) -> Vec<Sc
             threads: 3,
             run: || comes_round::<P, L, T>(&[rider(2, 1), mover(1, 3, 2), mover(0, 3, 2)]),
         },
-    ];
-    if several {
-        scenarios.extend([
+    ]);
+    let shared: &[Scenario] = match decides {
+        Decides::AtRelease => &[
             Scenario {
                 name: "route-shared-4",
                 threads: 4,
-                run: || in_order::<P, L, T>(&[rider(1, 1), rider(1, 1), rider(2, 1), rider(0, 1)]),
+                run: || {
+                    in_order::<P, L, T>(Decides::AtRelease, &[rider(1, 1), rider(1, 1), rider(2, 1), rider(0, 1)]);
+                },
             },
             Scenario {
                 name: "round-shared-3",
@@ -69,7 +106,22 @@ pub fn scenarios<P: Platform, L: RawLock<P>, T: Places>(several: bool) -> Vec<Sc
                 threads: 4,
                 run: || comes_round::<P, L, T>(&[rider(2, 1), rider(2, 1), mover(1, 2, 2), rider(0, 1)]),
             },
-        ]);
+        ],
+        Decides::AtAcquisition => &[
+            Scenario {
+                name: "round-shared-3",
+                threads: 3,
+                run: || lets_each_pass_once::<P, L, T>(&[rider(0, 3), rider(0, 1), rider(1, 3)]),
+            },
+            Scenario {
+                name: "round-shared-4",
+                threads: 4,
+                run: || lets_each_pass_once::<P, L, T>(&[rider(2, 2), rider(2, 1), rider(1, 2), rider(0, 1)]),
+            },
+        ],
+    };
+    if several {
+        scenarios.extend(shared);
     }
     scenarios
 }
@@ -78,25 +130,33 @@ pub fn scenarios<P: Platform, L: RawLock<P>, T: Places>(several: bool) -> Vec<Sc
 struct Book {
     /// Threads between the call and the return of `lock`.
     inside: Vec<bool>,
-    /// Where each acquisition took place, and a moment before which it did not.
-    acquisitions: Vec<(u32, u64)>,
+    /// Who acquired the lock each time, and a moment before which that was not.
+    acquisitions: Vec<(usize, u64)>,
     /// Just before the latest release.
     released: u64,
     /// Where the holder before this one was served; nothing where that is not sure.
     from: Option<u32>,
+    /// Who began to wait up to this moment had a part in the decision that made this one the holder.
+    decided: u64,
 }
 
 /// Runs the riders. `judge` looks at the book when a rider has acquired the lock, `stay` is what holders do before they
 /// release it.
 fn ride<P: Platform, L: RawLock<P>, T: Places>(
+    decides: Decides,
     riders: &[Rider],
     judge: impl Fn(&Book, usize) + Copy + Send + Sync,
     stay: impl Fn() + Copy + Send + Sync,
 ) {
     let lock = L::new();
     let contexts = all_contexts::<L::Ctx>(riders.len(), riders.iter().map(|rider| rider.rounds).max().unwrap_or(0));
-    let book =
-        Mutex::new(Book { inside: vec![false; riders.len()], acquisitions: Vec::new(), released: 0, from: None });
+    let book = Mutex::new(Book {
+        inside: vec![false; riders.len()],
+        acquisitions: Vec::new(),
+        released: 0,
+        from: None,
+        decided: u64::MAX,
+    });
     let count = P::Data::<usize>::new(0);
     let (lock_ref, contexts_ref, book_ref, count_ref) = (&lock, &contexts, &book, &count);
     let open = move || -> MutexGuard<'_, Book> {
@@ -116,11 +176,15 @@ fn ride<P: Platform, L: RawLock<P>, T: Places>(
                 let mut book = open();
                 book.inside[thread] = false;
                 let released = book.released;
-                book.acquisitions.push((rider.at, released));
+                book.acquisitions.push((thread, released));
+                book.decided = book.decided.min(released);
                 judge(&book, thread);
                 // One that has not waited may have found the lock free, and then has not told the lock where it was.
-                let is_known = rider.at == rider.leaves || T::waits_since(thread).is_some();
-                book.from = is_known.then_some(rider.at);
+                let has_waited = T::waits_since(thread).is_some();
+                book.from = (rider.at == rider.leaves || has_waited).then_some(rider.at);
+                // The next decision. Who finds the lock free leaves it to the release.
+                let is_made = decides == Decides::AtAcquisition && has_waited;
+                book.decided = if is_made { released } else { u64::MAX };
             }
             T::move_to(rider.leaves);
             // SAFETY: the lock is held. The access takes time, in which others come.
@@ -148,32 +212,52 @@ pub fn comes_round<P: Platform, L: RawLock<P>, T: Places>(riders: &[Rider]) {
     let judge = |book: &Book, _: usize| {
         for (waiter, since) in waiters::<T>(book, riders) {
             let mut passed: Vec<u32> = Vec::new();
-            for (rank, moment) in book.acquisitions.iter().rev() {
-                if *rank == waiter.at || *moment < since {
+            for (thread, moment) in book.acquisitions.iter().rev() {
+                let rank = riders[*thread].at;
+                if rank == waiter.at || *moment < since {
                     break;
                 }
-                let again = passed.contains(rank);
+                let again = passed.contains(&rank);
                 assert!(!again, "{}: place {rank} twice while {} waits", L::INFO.id, waiter.at);
-                passed.push(*rank);
+                passed.push(rank);
             }
         }
     };
-    ride::<P, L, T>(riders, judge, || {});
+    ride::<P, L, T>(Decides::AtRelease, riders, judge, || {});
 }
 
-/// When all others wait, the lock goes to the first of them along the route, from where its holder was served.
+/// Bounded waiting, counted in threads, of which several may wait at one place: while one waits, each other one gets the
+/// lock at most once.
+///
+/// # Panics
+/// Where one gets it twice.
+pub fn lets_each_pass_once<P: Platform, L: RawLock<P>, T: Places>(riders: &[Rider]) {
+    let judge = |book: &Book, _: usize| {
+        for (waiter, since) in waiters::<T>(book, riders) {
+            let mut passed: Vec<usize> = Vec::new();
+            for (thread, _) in book.acquisitions.iter().rev().take_while(|(_, moment)| *moment >= since) {
+                let again = passed.contains(thread);
+                assert!(!again, "{}: thread {thread} twice while one waits at {}", L::INFO.id, waiter.at);
+                passed.push(*thread);
+            }
+        }
+    };
+    ride::<P, L, T>(Decides::AtRelease, riders, judge, || {});
+}
+
+/// The lock goes to the first of those who wait when it decides, along the route, from where its holder was served.
 ///
 /// # Panics
 /// Where it goes to another one.
-pub fn in_order<P: Platform, L: RawLock<P>, T: Places>(riders: &[Rider]) {
+pub fn in_order<P: Platform, L: RawLock<P>, T: Places>(decides: Decides, riders: &[Rider]) {
     let judge = |book: &Book, thread: usize| {
         let (Some(from), Some(_)) = (book.from, T::waits_since(thread)) else { return };
         let way_to = |rank: u32| (rank + P::ranks() - from - 1) % P::ranks();
         let mine = riders[thread].at;
         for (waiter, since) in waiters::<T>(book, riders) {
-            let in_order = since > book.released || way_to(mine) <= way_to(waiter.at);
+            let in_order = since > book.decided || way_to(mine) <= way_to(waiter.at);
             assert!(in_order, "{}: from place {from} to {mine}, past {}", L::INFO.id, waiter.at);
         }
     };
-    ride::<P, L, T>(riders, judge, T::settle);
+    ride::<P, L, T>(decides, riders, judge, T::settle);
 }

@@ -19,6 +19,8 @@ pub enum Family {
     Asymmetric,
     /// The lock travels along a route through the CPUs (RON).
     Routed,
+    /// The lock's time is shared out among the threads (u-SCL).
+    Shares,
     /// Shared and exclusive modes.
     ReadWrite,
 }
@@ -35,6 +37,7 @@ impl Family {
             Family::Shuffle => "shuffle",
             Family::Asymmetric => "asymmetric",
             Family::Routed => "routed",
+            Family::Shares => "shares",
             Family::ReadWrite => "rw",
         }
     }
@@ -50,6 +53,7 @@ impl Family {
             Family::Shuffle => "waiters reorder the queue while they wait",
             Family::Asymmetric => "big cores may overtake little ones, within bounds",
             Family::Routed => "the lock travels along a route through the CPUs",
+            Family::Shares => "the time of the lock is shared out among the threads, by their weights",
             Family::ReadWrite => "shared and exclusive modes",
         }
     }

@@ -18,6 +18,7 @@ pub mod queue;
 pub mod registry;
 pub mod routed;
 pub mod rw;
+pub mod shares;
 pub mod shuffle;
 pub mod waiting;
 
@@ -66,6 +67,10 @@ pub unsafe trait RawLock<P: Platform>: Send + Sync + Sized + 'static {
     fn is_quiet(&self) -> bool {
         true
     }
+
+    /// Forgets what has happened, because the lock is about to stand in for another pthread object. Nobody uses it. The
+    /// provided method does nothing: a lock that is free remembers nothing, unless it says otherwise here.
+    fn forget(&self) {}
 
     /// Acquires the lock.
     ///

@@ -1,9 +1,13 @@
 //! Parameters of locks at run time. They are written behind a lock's name: `ID:KEY=VALUE[:KEY=VALUE]`, as in
 //! `asl:fifo=ticket:max-window=500us`.
 
+use crate::info::WaitingPolicy;
 use crate::registry::{self, Entry, Role};
 use core::fmt;
 use lockswap_platform::{parse_duration, window, Ns, Platform};
+
+/// The longest time that a parameter takes.
+pub const LONGEST_TIME: Ns = lockswap_platform::LONGEST_DURATION;
 
 /// What a lock lets its users choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,12 +75,16 @@ pub enum Setting {
     LlcBatch,
     /// `threshold`
     Threshold,
+    /// `outer-threshold`
+    OuterThreshold,
     /// `shuffle`
     Shuffle,
     /// `fairness`
     Fairness,
     /// `patience`
     Patience,
+    /// `sleeps`
+    Sleeps,
     /// `shortest`
     Shortest,
     /// `longest`
@@ -105,6 +113,8 @@ pub enum Setting {
     RemoteShortest,
     /// `remote-longest`
     RemoteLongest,
+    /// `per-line`
+    PerLine,
     /// `writers`, of an rwlock
     RwWriters,
     /// `inhibit`, of an rwlock
@@ -113,6 +123,12 @@ pub enum Setting {
     RwPatience,
     /// `promote`
     Promote,
+    /// `section`
+    Section,
+    /// `insist`
+    Insist,
+    /// `spin`, of an rwlock
+    RwSpin,
 }
 
 impl Setting {
@@ -128,6 +144,18 @@ impl Setting {
     pub fn time<P: Platform>(self, default: Ns) -> Ns {
         P::setting(self as usize).unwrap_or(default)
     }
+}
+
+/// The variable of the environment that says how many looks last as long as a round trip through a sleep, for
+/// [`Platform::spins_before_park`].
+pub const SPINS_BEFORE_PARK: &str = "LOCKSWAP_SPINS_BEFORE_PARK";
+
+/// What that variable may say.
+pub const MOST_SPINS_BEFORE_PARK: u32 = 1_000_000;
+
+/// Reads the value of [`SPINS_BEFORE_PARK`]; nothing if it is no number from 1 to [`MOST_SPINS_BEFORE_PARK`].
+pub fn read_spins_before_park(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|looks| (1..=MOST_SPINS_BEFORE_PARK).contains(looks))
 }
 
 /// How many rounds a waiter spins before it sleeps, where that is not learnt: [`spins`] reads it.
@@ -219,6 +247,12 @@ impl<'a> Named<'a> {
     /// What has to be known to the locks as [`Platform::setting`]: places and values.
     pub fn settings(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         self.given().filter_map(|(parameter, value, _)| Some((parameter.setting()? as usize, value)))
+    }
+
+    /// Whether a waiter spins for as long as a round trip through a sleep takes ([`Platform::spins_before_park`]) before it
+    /// sleeps: the time is fixed, and the user has not chosen it.
+    pub fn asks_how_long_to_spin(&self) -> bool {
+        self.entry.info.waiting == WaitingPolicy::SpinThenPark && self.value(Setting::Spin).is_none()
     }
 
     /// Whether no parameter has a value that is not part of the lock's id.
@@ -393,6 +427,21 @@ mod tests {
         assert_eq!(wrong("asl:"), "'' is not KEY=VALUE");
         assert_eq!(wrong("asl:fifo=cna:fifo=cna"), "fifo is given twice");
         assert_eq!(wrong("asl:max-window=1s:max-window=1s"), "max-window is given twice");
+    }
+
+    #[test]
+    fn only_waiters_that_sleep_after_a_fixed_time_ask_how_long_to_spin() {
+        for (lock, asks) in
+            [("mcs_stp", true), ("malth_stp", true), ("mcs_stp:spin=9", false), ("mcs_spin", false), ("futex", false)]
+        {
+            assert_eq!(read(Role::Mutex, lock).unwrap().asks_how_long_to_spin(), asks, "{lock}");
+        }
+        for (text, looks) in [("1", Some(1)), ("1000000", Some(1_000_000))] {
+            assert_eq!(read_spins_before_park(text), looks);
+        }
+        for text in ["0", "1000001", "", "9x", "-3", "4294967297"] {
+            assert_eq!(read_spins_before_park(text), None, "{text}");
+        }
     }
 
     /// Every lock that a value stands for is in the catalogue, every default is allowed, and no two parameters of a

@@ -2,9 +2,11 @@
 
 mod placed;
 
-use lockswap_conformance::routed::{comes_round, in_order, Rider};
+use lockswap_conformance::routed::{comes_round, in_order, lets_each_pass_once, Decides, Rider};
 use lockswap_conformance::{self as conformance, Threads};
 use lockswap_locks::asymmetric::libasl;
+use lockswap_locks::numa::{ahmcs, cohort, hmcs, hticket};
+use lockswap_locks::routed::list::RonList;
 use lockswap_locks::routed::plock::{Counts, RonPlock};
 use lockswap_locks::routed::ron::{Flags, Ron, Routed};
 use lockswap_locks::routed::shared::{RonShared, Table};
@@ -18,7 +20,7 @@ use lockswap_locks::shuffle::shfllock::{
 use lockswap_locks::waiting::{Spin, SpinThenPark};
 use lockswap_locks::{Context, IsHeld, Preference, RawLock, RawRwLock};
 use lockswap_platform::CoreKind::{self, Big, Little};
-use lockswap_platform::{set_big, set_route, CpuList, Native, Platform};
+use lockswap_platform::{group_number, set_big, set_route, CpuList, Native, Platform};
 use placed::{Place, Placed, Riders, RANKS, SOMEWHERE};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -94,6 +96,10 @@ fn with_llc(llc: u32) -> Place {
     Place { llc, ..SOMEWHERE }
 }
 
+fn in_cache_of_node(llc: u32, node: u32) -> Place {
+    Place { node, llc, outer: Some(node), ..SOMEWHERE }
+}
+
 fn on(kind: CoreKind) -> Place {
     Place { kind, ..SOMEWHERE }
 }
@@ -107,6 +113,50 @@ fn shfllock_brings_waiters_of_one_group_together() {
     brings_together::<ShflLock<Placed>>([0, 1].map(on_node));
     brings_together::<ShflLockLlc<Placed>>([0, 1].map(with_llc));
     brings_together::<ShflLockKind<Placed>>([Big, Little].map(on));
+}
+
+/// Bounds of two acquisitions in a row at each level.
+struct Twice;
+impl hmcs::Form for Twice {
+    const THRESHOLDS: [u32; 2] = [2, 2];
+}
+
+#[test]
+fn a_hierarchical_lock_serves_the_cache_then_the_node() {
+    // Far, near and nearest to the holder, two of each.
+    let places = [(3, 1), (1, 0), (0, 0), (2, 1), (1, 0), (0, 0)].map(|(llc, node)| in_cache_of_node(llc, node));
+    let holder = in_cache_of_node(0, 0);
+    for (order, id) in [
+        (order_of_service::<hmcs::Hmcs<Placed>>(holder, &places), "hmcs"),
+        (order_of_service::<ahmcs::Ahmcs<Placed>>(holder, &places), "ahmcs"),
+    ] {
+        // The holder has begun at the root, where the first that came is next.
+        assert_eq!(order, [0, 3, 1, 4, 2, 5], "{id}");
+    }
+}
+
+#[test]
+fn a_hierarchical_lock_bounds_each_level() {
+    // Seven of one cache before one each of its sister and of another node.
+    let mut places = vec![in_cache_of_node(0, 0); 7];
+    places.extend([in_cache_of_node(1, 0), in_cache_of_node(2, 1)]);
+    let order = order_of_service::<hmcs::HmcsLock<Placed, Twice>>(in_cache_of_node(3, 1), &places);
+    // Two of the cache, then its sister, which is the second of the node in a row, then the other node, then the rest.
+    assert_eq!(order, [0, 1, 7, 8, 2, 3, 4, 5, 6]);
+}
+
+#[test]
+fn neighbours_share_a_queue_where_there_are_too_many() {
+    // 64 caches of two nodes: the first two of each share a queue, and have their turns together.
+    let cache = |rank: u32| in_cache_of_node(group_number(rank, 64), rank / 32);
+    let places = [0, 32, 1, 2, 33, 0].map(cache);
+    assert_eq!(order_of_service::<hmcs::Hmcs<Placed>>(cache(63), &places), [0, 2, 5, 3, 1, 4]);
+    // 16 nodes: the first two.
+    let node = |rank: u32| on_node(group_number(rank, 16));
+    let places = [0, 8, 1].map(node);
+    assert_eq!(order_of_service::<cohort::CTktTkt<Placed>>(node(15), &places), [0, 2, 1]);
+    assert_eq!(order_of_service::<cohort::CPtlTkt<Placed>>(node(15), &places), [0, 2, 1]);
+    assert_eq!(order_of_service::<hticket::HTicketLs<Placed>>(node(15), &places), [0, 2, 1]);
 }
 
 #[test]
@@ -254,6 +304,7 @@ fn ron_follows_the_route() {
     check::<RonTicket<Placed>>();
     check::<RonPlock<Placed>>();
     check::<RonShared<Placed>>();
+    check::<RonList<Placed>>();
 }
 
 /// Two threads wait on each of three CPUs: one of each passes in each round.
@@ -305,7 +356,7 @@ fn ron_comes_round() {
     }
     fn check<L: RawLock<Placed>>(threads: u32) {
         comes_round::<Placed, L, Riders>(&riders(threads, 300));
-        in_order::<Placed, L, Riders>(&riders(threads, 2));
+        in_order::<Placed, L, Riders>(Decides::AtRelease, &riders(threads, 2));
     }
     let _alone = alone();
     check::<Ron<Placed>>(RANKS);
@@ -314,9 +365,12 @@ fn ron_comes_round() {
     check::<RonTicket<Placed>>(2 * RANKS);
     check::<RonPlock<Placed>>(RANKS);
     check::<RonPlock<Placed>>(2 * RANKS);
+    comes_round::<Placed, RonList<Placed>, Riders>(&riders(RANKS, 300));
+    lets_each_pass_once::<Placed, RonList<Placed>, Riders>(&riders(2 * RANKS, 300));
+    in_order::<Placed, RonList<Placed>, Riders>(Decides::AtAcquisition, &riders(2 * RANKS, 2));
 }
 
-/// Waiters for one lock take up the stops of all CPUs; those for another one get it all the same.
+/// Waiters for one lock take up elements of all CPUs; those for another one get it all the same.
 #[test]
 fn locks_that_share_a_table_do_not_disturb_each_other() {
     let _alone = alone();
@@ -427,7 +481,7 @@ impl Threads for StdThreads {
     }
 }
 
-/// Threads move between any two questions about where they are, and CPUs share the few stops that there are.
+/// Threads move between any two questions about where they are, and CPUs share the few elements that there are.
 #[test]
 fn locks_work_for_threads_that_never_stay_on_a_cpu() {
     type P = Placed<true>;
@@ -435,7 +489,9 @@ fn locks_work_for_threads_that_never_stay_on_a_cpu() {
     conformance::mutex::<P, Ron<P>, StdThreads>();
     conformance::mutex::<P, Routed<P, Flags<P, 2>>, StdThreads>();
     conformance::mutex::<P, Routed<P, Counts<P, 3>>, StdThreads>();
-    conformance::mutex::<P, Routed<P, Table<P, 2048>>, StdThreads>();
+    conformance::mutex::<P, Routed<P, Table<P, 2048, 1>>, StdThreads>();
+    conformance::mutex::<P, Routed<P, Table<P, 2048, 4>>, StdThreads>();
+    conformance::mutex::<P, RonList<P>, StdThreads>();
     conformance::mutex::<P, Queues<P, 3>, StdThreads>();
     conformance::mutex::<P, Shfl<P, Together<OfLlc, 2>, Spin>, StdThreads>();
     conformance::mutex::<P, Shfl<P, Together<OfNode, 2>, SpinThenPark, WITHOUT_BOUND>, StdThreads>();
@@ -443,6 +499,11 @@ fn locks_work_for_threads_that_never_stay_on_a_cpu() {
     conformance::mutex::<P, Shfl<P, Proportional<1>, SpinThenPark, 1>, StdThreads>();
     conformance::mutex::<P, libasl::Asl<P>, StdThreads>();
     conformance::mutex::<P, libasl::AslBlocking<P>, StdThreads>();
+    conformance::mutex::<P, hmcs::Hmcs<P>, StdThreads>();
+    conformance::mutex::<P, hmcs::HmcsLock<P, Twice>, StdThreads>();
+    conformance::mutex::<P, ahmcs::AhmcsLock<P, Twice>, StdThreads>();
+    conformance::mutex::<P, cohort::CPtlTkt<P>, StdThreads>();
+    conformance::mutex::<P, hticket::HTicketLs<P>, StdThreads>();
 }
 
 fn pin(cpu: usize) {

@@ -125,6 +125,7 @@ fn run() {
     set_big(CpuList::parse(b"4095").unwrap());
     if case == "not allowed" {
         Native::allow_yields(false);
+        Native::allow_weights(false);
     } else {
         Native::has_one_cpu();
     }

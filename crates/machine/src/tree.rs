@@ -2,14 +2,13 @@
 
 use std::fmt::Write;
 
-use lockswap_platform::CoreKind;
+use lockswap_platform::{CoreKind, FEWEST_ENTRIES};
 
 use crate::cpuset::CpuSet;
 use crate::data::kind_name;
 use crate::kept::RouteHere;
 use crate::kinds::Source;
 use crate::machine::Machine;
-use crate::places::ENTRIES;
 use crate::topology::{Group, Topology};
 
 /// By what a set of CPUs falls into parts.
@@ -297,8 +296,8 @@ fn groups(machine: &Machine) -> String {
         n => format!("{n}: {}", groups.iter().map(CpuSet::to_string).collect::<Vec<_>>().join(" | ")),
     };
     match groups.len() {
-        n if n > ENTRIES => {
-            words + &format!("; locks that keep an entry per group have {ENTRIES}, which neighbours share")
+        n if n > FEWEST_ENTRIES as usize => {
+            words + &format!("; most locks with an entry per group have {FEWEST_ENTRIES}, which neighbours share")
         }
         _ => words,
     }

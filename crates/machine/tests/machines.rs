@@ -6,7 +6,8 @@ use lockswap_machine::files::{Files, Folder};
 use lockswap_machine::kinds::Source;
 use lockswap_machine::places::{choose, find, Level, Reason, Settings, Steps, Summary};
 use lockswap_machine::topology::{Group, Topology, Wanted};
-use lockswap_platform::{CoreKind, CpuList, Place, TopologyOverride};
+use lockswap_platform::{CoreKind, CpuList, Hierarchy, Place, TopologyOverride};
+use std::collections::BTreeSet;
 
 macro_rules! machine {
     ($name:literal) => {
@@ -47,6 +48,34 @@ fn places(topology: &Topology) -> (Level, Vec<Place>, Summary) {
     (level, places, summary)
 }
 
+/// Where each online CPU is in the hierarchy.
+fn hierarchy(topology: &Topology, level: Level) -> (Vec<Hierarchy>, Summary) {
+    let mut all = Vec::new();
+    let summary = find(topology, level, |_, place| all.extend(place.hierarchy()));
+    (all, summary)
+}
+
+#[test]
+fn nodes_lie_in_packages_where_each_has_one_cache() {
+    let kunpeng = read(&machine!("kunpeng-920-2s"));
+    let (hierarchy, summary) = hierarchy(&kunpeng, Level::Node);
+    assert_eq!((summary.groups, summary.outer), (4, 2));
+    assert_eq!([0, 32, 64, 96].map(|cpu| hierarchy[cpu].inner), [0, 1, 2, 3]);
+    assert_eq!([0, 32, 64, 96].map(|cpu| hierarchy[cpu].outer), [0, 0, 1, 1].map(Some));
+}
+
+#[test]
+fn two_levels_are_all_where_there_is_no_third() {
+    let xeon = read(&machine!("xeon-gold-6242-2s"));
+    let (of_xeon, summary) = hierarchy(&xeon, Level::Node);
+    assert_eq!(summary.outer, 1);
+    assert_eq!([0, 16].map(|cpu| of_xeon[cpu]), [0, 1].map(|inner| Hierarchy { inner, outer: None }));
+    // The two nodes of one package, and big and little CPUs.
+    for (machine, level) in [(machine!("xeon-snc2"), Level::Node), (machine!("epyc-7742-2s-nps4"), Level::CoreKind)] {
+        assert_eq!(hierarchy(&read(&machine), level).1.outer, 1);
+    }
+}
+
 fn numbers(places: &[Place]) -> Vec<u32> {
     places.iter().map(|place| place.group().unwrap()).collect()
 }
@@ -64,7 +93,7 @@ fn two_xeons_with_siblings_in_the_second_half() {
     assert_eq!((xeon.kinds_source(), xeon.classes()), (Source::None, 1));
     let (level, places, summary) = places(&xeon);
     assert_eq!(level, Level::Node);
-    assert_eq!(summary, Summary { cpus: 64, groups: 2, caches: 2, little: 0 });
+    assert_eq!(summary, Summary { cpus: 64, groups: 2, caches: 2, outer: 1, little: 0 });
     assert_eq!(numbers(&places), [[0; 16], [1; 16], [0; 16], [1; 16]].concat());
 }
 
@@ -91,10 +120,17 @@ fn two_epycs_with_four_nodes_each() {
     assert_eq!((level, summary.groups, summary.caches), (Level::Llc, 32, 32));
     // 32 caches on 8 entries: the four of a node share one, and all numbers differ.
     let numbers = numbers(&places);
-    for (cpu, number) in numbers.iter().enumerate() {
-        assert_eq!(Some(*number as usize % 8), epyc.group(Group::Node, cpu), "CPU {cpu}");
+    let nodes: BTreeSet<_> = (0..256).map(|cpu| (numbers[cpu] % 8, epyc.group(Group::Node, cpu))).collect();
+    assert_eq!(nodes.len(), 8, "{nodes:?}");
+    assert_eq!(numbers.iter().collect::<BTreeSet<_>>().len(), 32);
+    // The caches lie in nodes, whichever of them are the locality groups.
+    for level in [Level::Llc, Level::Node] {
+        let (hierarchy, summary) = hierarchy(&epyc, level);
+        assert_eq!(summary.outer, 8);
+        let inner: BTreeSet<_> = (0..256).map(|cpu| (hierarchy[cpu].inner, epyc.group(Group::Llc, cpu))).collect();
+        let outer: BTreeSet<_> = (0..256).map(|cpu| (hierarchy[cpu].outer, epyc.group(Group::Node, cpu))).collect();
+        assert_eq!((inner.len(), outer.len()), (32, 8));
     }
-    assert_eq!(numbers.iter().collect::<std::collections::BTreeSet<_>>().len(), 32);
 }
 
 #[test]
@@ -116,7 +152,7 @@ fn a_hybrid_intel_has_two_kinds_and_one_cache() {
     assert_eq!(groups(&alder, Group::Module)[7..], ["14,15", "16-19", "20-23"]);
     let (level, places, summary) = places(&alder);
     assert_eq!(level, Level::Node);
-    assert_eq!(summary, Summary { cpus: 24, groups: 1, caches: 1, little: 8 });
+    assert_eq!(summary, Summary { cpus: 24, groups: 1, caches: 1, outer: 1, little: 8 });
     assert_eq!([15, 16].map(|cpu| places[cpu].kind()), [CoreKind::Big, CoreKind::Little]);
     assert_eq!(choose(&alder, Some(Level::CoreKind), None), (Level::CoreKind, Reason::Asked));
     let mut by_kind = Vec::new();
@@ -151,7 +187,7 @@ fn a_phone_with_three_classes_has_its_largest_step_below_the_two_fast_ones() {
     assert_eq!(groups(&phone, Group::Package), ["0-3", "4-6", "7"]);
     assert_eq!((groups(&phone, Group::Node), phone.nodes().count()), (vec![], 0));
     let (level, _, summary) = places(&phone);
-    assert_eq!((level, summary), (Level::Node, Summary { cpus: 8, groups: 1, caches: 1, little: 4 }));
+    assert_eq!((level, summary), (Level::Node, Summary { cpus: 8, groups: 1, caches: 1, outer: 1, little: 4 }));
 }
 
 #[test]
@@ -175,7 +211,7 @@ fn a_sandbox_that_shows_only_numbers() {
     }
     let (level, places, summary) = places(&sandbox);
     assert_eq!((level, numbers(&places)), (Level::Node, vec![0; 4]));
-    assert_eq!(summary, Summary { cpus: 4, groups: 1, caches: 1, little: 0 });
+    assert_eq!(summary, Summary { cpus: 4, groups: 1, caches: 1, outer: 1, little: 0 });
 }
 
 #[test]
@@ -235,7 +271,7 @@ fn a_container_is_confined_to_its_cpuset() {
     assert_eq!(groups(&container, Group::Llc).len(), 4);
     let (level, places, summary) = places(&container);
     assert_eq!(level, Level::Llc);
-    assert_eq!(summary, Summary { cpus: 4, groups: 2, caches: 2, little: 0 });
+    assert_eq!(summary, Summary { cpus: 4, groups: 2, caches: 2, outer: 1, little: 0 });
     // Its own groups come first, then the others.
     assert_eq!([8, 12, 0, 4].map(|cpu| places[cpu].group()), [0, 1, 2, 3].map(Some));
 }
@@ -294,7 +330,7 @@ fn what_the_user_declares_takes_the_place_of_what_was_read() {
     settings.apply(&mut m1);
     let (level, places, summary) = places(&m1);
     assert_eq!((level, numbers(&places)), (Level::Node, vec![0, 0, 1, 1, 2, 2, 3, 3]));
-    assert_eq!(summary, Summary { cpus: 8, groups: 4, caches: 4, little: 7 });
+    assert_eq!(summary, Summary { cpus: 8, groups: 4, caches: 4, outer: 1, little: 7 });
     let other = Settings { level: Some(Level::Node), ..settings.clone() };
     assert_ne!(settings.fingerprint(), other.fingerprint());
     assert_eq!(settings.fingerprint(), settings.clone().fingerprint());

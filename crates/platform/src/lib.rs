@@ -14,15 +14,17 @@ pub mod patience;
 mod single;
 mod time;
 mod topology;
+mod weight;
 
 pub use core::sync::atomic::Ordering;
 pub use native::{settings, window, Native};
 pub use single::Single;
 pub use time::{parse_duration, parse_duration_up_to, Clock, Deadline, Ns, LONGEST_DURATION};
 pub use topology::{
-    rank_of, set_big, set_override, set_place, set_route, use_places, CpuList, Place, Places, TopologyOverride,
-    MAX_CPUS, MAX_RANKS,
+    group_number, rank_of, set_big, set_override, set_place, set_route, use_places, CpuList, Hierarchy, Place, Places,
+    TopologyOverride, FEWEST_ENTRIES, MAX_CPUS, MAX_RANKS,
 };
+pub use weight::weight_of_nice;
 
 /// An atomic integer of type `V`.
 pub trait AtomicInt<V>: Send + Sync {
@@ -132,15 +134,27 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn relax(n: u32);
     /// The time on `clock`, ns.
     fn now(clock: Clock) -> Ns;
+    /// The time on a clock for what happens within seconds, ns: one that is cheap to read. It may run faster or slower than
+    /// [`Clock::Monotonic`] by a ten-thousandth, and two CPUs may see it a few ns apart.
+    fn instant() -> Ns {
+        Self::now(Clock::Monotonic)
+    }
     /// The CPU this thread runs on; it may have moved on return.
     fn cpu() -> u32;
     /// The locality group of the CPU this thread runs on, which may have moved on return: its NUMA node, or what else is
-    /// nearest to that in the costs of a hand-off. On hardware that is `LOCKSWAP_LEVEL`, and the groups that the process can
-    /// use are numbered from 0.
+    /// nearest to that in the costs of a hand-off. On hardware that is `LOCKSWAP_LEVEL`.
+    ///
+    /// A lock that keeps an entry for each group takes the number modulo its entries, which are a power of two and at least
+    /// [`FEWEST_ENTRIES`]: groups that share an entry are neighbours then (see [`group_number`]).
     fn node() -> u32;
-    /// The last-level-cache group of the CPU this thread runs on, numbered over the whole machine; the node where the
-    /// groups are not known.
+    /// The last-level-cache group of the CPU this thread runs on, numbered in the same way over the whole machine; the node
+    /// where the groups are not known.
     fn llc() -> u32;
+    /// Where the CPU this thread runs on is among groups that lie in larger ones, for locks with a level for each. Both are
+    /// numbered like [`Platform::node`].
+    fn hierarchy() -> Hierarchy {
+        Hierarchy { inner: Self::node(), outer: None }
+    }
     /// The kind of the CPU this thread runs on.
     fn kind() -> CoreKind;
     /// The position of the CPU this thread runs on along the route through all CPUs, less than [`Platform::ranks`]. Two
@@ -160,6 +174,11 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn slots(table: SharedTable) -> &'static [Self::Usize];
     /// How long a thread on a little CPU stands back for others, at most: the reorder window of LibASL, ns.
     fn reorder_window() -> Ns;
+    /// How much of a shared resource this thread is to have, in proportion to other threads: the scheduler's weight of its
+    /// nice value, see [`weight_of_nice`]. It may take a system call.
+    fn weight() -> u32 {
+        weight_of_nice(0)
+    }
     /// Leaves the CPU for about `ns` ns.
     fn sleep(ns: Ns);
     /// Lets another thread run on this CPU, if one is ready to.

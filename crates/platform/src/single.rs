@@ -3,7 +3,9 @@
 //! Types have the layout of [`Native`]'s, so that a lock taken here can be released there after a second thread has
 //! been started.
 
-use crate::{AtomicInt, AtomicPtrCell, Clock, CoreKind, Deadline, Native, Ns, Ordering, Platform, SharedTable, Wake};
+use crate::{
+    AtomicInt, AtomicPtrCell, Clock, CoreKind, Deadline, Hierarchy, Native, Ns, Ordering, Platform, SharedTable, Wake,
+};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU8, AtomicUsize};
 
 /// The hardware, without atomic read-modify-write instructions.
@@ -134,6 +136,9 @@ impl Platform for Single {
     fn llc() -> u32 {
         Native::llc()
     }
+    fn hierarchy() -> Hierarchy {
+        Native::hierarchy()
+    }
     fn kind() -> CoreKind {
         Native::kind()
     }
@@ -154,6 +159,13 @@ impl Platform for Single {
     }
     fn reorder_window() -> Ns {
         Native::reorder_window()
+    }
+    #[inline(always)]
+    fn instant() -> Ns {
+        Native::instant()
+    }
+    fn weight() -> u32 {
+        Native::weight()
     }
     fn sleep(ns: Ns) {
         Native::sleep(ns);

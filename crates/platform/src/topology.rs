@@ -1,7 +1,7 @@
 //! What locks know about the CPUs: which are near each other, which are big, and the route through them.
 //!
-//! A word per CPU, its [`Place`], says how locality groups and last-level-cache groups are numbered and of which kind it
-//! is. Whoever knows the machine fills the table ([`set_place`], [`use_places`]) before threads use locks, and may change it
+//! A word per CPU, its [`Place`], says in which locality group, last-level-cache group and outer group it is, and of which
+//! kind. Whoever knows the machine fills the table ([`set_place`], [`use_places`]) before threads use locks, and may change it
 //! at any time: locks take what it says for a hint. Where it says nothing, the kernel's node number is the group.
 
 use crate::CoreKind;
@@ -10,6 +10,33 @@ use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, Ordering};
 /// CPUs with this number or above have no place in the tables here.
 pub const MAX_CPUS: usize = 4096;
 
+/// Locks that keep an array entry for each group have at least so many, and a power of two.
+pub const FEWEST_ENTRIES: u32 = 8;
+
+/// The number of the group that is at position `rank` of `count` where neighbours have neighbouring positions.
+///
+/// A lock that keeps an entry for each group takes the number modulo its entries. Up to [`FEWEST_ENTRIES`] groups have
+/// their positions for numbers. Where there are more, those that share an entry have to be neighbours, however many
+/// entries the lock has: the number is the position with its bits in reverse order, because the first bits of the position
+/// say in which half, quarter, eighth of the groups it is, and a number modulo 2, 4, 8 is its last bits. (Positions are
+/// stretched first, so that `count` may be any number.) Of 16 groups, the first four have the numbers 0, 8, 4 and 12.
+pub const fn group_number(rank: u32, count: u32) -> u32 {
+    if count <= FEWEST_ENTRIES {
+        return rank;
+    }
+    let bits = count.next_power_of_two().trailing_zeros();
+    ((rank << bits) / count).reverse_bits() >> (u32::BITS - bits)
+}
+
+/// Where a CPU is in a machine whose groups of near CPUs lie in larger groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hierarchy {
+    /// The number of its innermost group: the last-level cache, or the NUMA node where it has only one.
+    pub inner: u32,
+    /// The number of the group of inner groups: the NUMA node, or the package. `None` where the machine has none, or one.
+    pub outer: Option<u32>,
+}
+
 /// What locks know about one CPU; all zero bits: nothing, and that it is big.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place(u32);
@@ -17,13 +44,31 @@ pub struct Place(u32);
 impl Place {
     const NUMBER: u32 = 0xfff;
     const LLC_SHIFT: u32 = 12;
+    const OUTER_SHIFT: u32 = 24;
+    const OUTER: u32 = 0x1f;
+    const INNER_IS_LLC: u32 = 1 << 29;
     const LITTLE: u32 = 1 << 30;
     const KNOWN: u32 = 1 << 31;
+
+    /// The largest number of an outer group.
+    pub const LAST_OUTER: u32 = Self::OUTER - 1;
 
     /// A CPU in these groups; numbers are cut to 12 bits.
     pub const fn new(group: u16, llc: u16, kind: CoreKind) -> Self {
         let numbers = group as u32 & Self::NUMBER | (llc as u32 & Self::NUMBER) << Self::LLC_SHIFT;
         Place(Self::KNOWN | numbers).with_kind(kind)
+    }
+
+    /// The same in a hierarchy whose innermost groups are the last-level-cache groups, or else the locality groups. `outer`
+    /// is the number of this CPU's outer group, if there are any; at most [`Place::LAST_OUTER`].
+    pub const fn with_hierarchy(self, inner_is_llc: bool, outer: Option<u32>) -> Self {
+        let outer = match outer {
+            Some(number) if number < Self::LAST_OUTER => number + 1,
+            Some(_) => Self::OUTER,
+            None => 0,
+        };
+        let rest = self.0 & !(Self::INNER_IS_LLC | Self::OUTER << Self::OUTER_SHIFT);
+        Place(rest | outer << Self::OUTER_SHIFT | if inner_is_llc { Self::INNER_IS_LLC } else { 0 })
     }
 
     /// The same with another kind.
@@ -55,6 +100,12 @@ impl Place {
         } else {
             None
         }
+    }
+
+    /// Where the CPU is in the hierarchy, if that is known.
+    pub fn hierarchy(self) -> Option<Hierarchy> {
+        let inner = if self.0 & Self::INNER_IS_LLC != 0 { self.llc() } else { self.group() };
+        Some(Hierarchy { inner: inner?, outer: (self.0 >> Self::OUTER_SHIFT & Self::OUTER).checked_sub(1) })
     }
 
     /// The kind.
@@ -129,7 +180,8 @@ pub fn set_override(topology: TopologyOverride) {
     for (cpu, word) in OWN.iter().enumerate() {
         if let Some(node) = topology.node(cpu) {
             let kind = Place(word.load(Ordering::Relaxed)).kind();
-            word.store(Place::new(node, node, kind).0, Ordering::Relaxed);
+            let number = group_number(node.into(), topology.nodes.into()) as u16;
+            word.store(Place::new(number, number, kind).0, Ordering::Relaxed);
         }
     }
 }
@@ -237,6 +289,43 @@ mod tests {
         assert_eq!(([999, 996, 995, 0].map(rank_of), ranks()), ([Some(0), Some(0), Some(1), Some(255)], Some(256)));
         let steps: std::vec::Vec<u32> = (0..999).map(|cpu| rank_of(cpu).unwrap() - rank_of(cpu + 1).unwrap()).collect();
         assert!(steps.iter().all(|step| *step <= 1));
+    }
+
+    #[test]
+    fn groups_that_share_an_entry_are_neighbours() {
+        for count in 1..=300 {
+            let numbers: std::vec::Vec<u32> = (0..count).map(|rank| group_number(rank, count)).collect();
+            assert!((0..count).all(|number| number < 4096 && numbers.iter().filter(|n| **n == number).count() <= 1));
+            for entries in [8, 16, 64] {
+                let entry = |rank: u32| numbers[rank as usize] % entries;
+                // Whoever shares an entry with another one shares it with all in between, and no entry has two more than
+                // another one has.
+                let mut sharers = [0; 64];
+                for rank in 0..count {
+                    sharers[entry(rank) as usize] += 1;
+                    let last = (rank..count).rev().find(|other| entry(*other) == entry(rank)).unwrap();
+                    assert!(
+                        (rank..=last).all(|between| entry(between) == entry(rank)),
+                        "{rank} of {count} in {entries}"
+                    );
+                }
+                let used = sharers.iter().filter(|sharers| **sharers != 0);
+                assert!(used.clone().max().unwrap() - used.min().unwrap() <= 1, "{count} groups in {entries}");
+            }
+        }
+        assert_eq!([0, 1, 2, 3].map(|rank| group_number(rank, 16)), [0, 8, 4, 12]);
+    }
+
+    #[test]
+    fn a_place_says_where_a_cpu_is_in_the_hierarchy() {
+        assert_eq!(Place::default().hierarchy(), None);
+        let place = Place::new(7, 9, CoreKind::Little);
+        assert_eq!(place.hierarchy(), Some(Hierarchy { inner: 7, outer: None }));
+        let nested = place.with_hierarchy(true, Some(99));
+        assert_eq!(nested.hierarchy(), Some(Hierarchy { inner: 9, outer: Some(30) }));
+        assert_eq!((nested.group(), nested.llc(), nested.kind()), (Some(7), Some(9), CoreKind::Little));
+        assert_eq!(nested.with_hierarchy(false, Some(0)).hierarchy(), Some(Hierarchy { inner: 7, outer: Some(0) }));
+        assert_eq!(nested.with_hierarchy(false, None), place);
     }
 
     #[test]

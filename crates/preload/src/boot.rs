@@ -9,12 +9,13 @@ use crate::{
     route, rwlock, sandbox, spin, threads,
 };
 use core::ffi::{c_char, c_int, c_void};
+use core::fmt;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use lockswap_locks::asymmetric::latency::FILE_WORDS;
 use lockswap_locks::counters::{Counter, FILE_BYTES};
 use lockswap_locks::for_each_lock;
 use lockswap_locks::info::Asks;
-use lockswap_locks::parameters::Setting;
+use lockswap_locks::parameters::{Named, Setting, SPINS_BEFORE_PARK};
 use lockswap_locks::registry::{self, Role};
 use lockswap_platform::{parse_duration, settings as settings_of_locks, window, Native, Ns, Platform, Single};
 
@@ -73,9 +74,15 @@ unsafe fn install(environment: &Environment) {
         let mutex = named.entry.info.id;
         let native = registry::is_glibcs(mutex);
         let default = |role: Role| if native { registry::PTHREAD } else { role.default_id() };
-        let rwlock = environment.lock("LOCKSWAP_RWLOCK", Role::RwLock, default(Role::RwLock));
-        named.settings().chain(rwlock.settings()).for_each(|(number, value)| settings_of_locks::set(number, value));
-        let rwlock = rwlock.entry.info.id;
+        let rwlock_named = environment.lock("LOCKSWAP_RWLOCK", Role::RwLock, default(Role::RwLock));
+        let chosen = named.settings().chain(rwlock_named.settings());
+        chosen.for_each(|(number, value)| settings_of_locks::set(number, value));
+        let spins = environment.spins_before_park();
+        if let Some(looks) = spins {
+            settings_of_locks::set_spins_before_park(looks);
+        }
+        let asks_how_long_to_spin = named.asks_how_long_to_spin() || rwlock_named.asks_how_long_to_spin();
+        let rwlock = rwlock_named.entry.info.id;
         let spin = environment.lock("LOCKSWAP_SPIN", Role::Spin, default(Role::Spin)).entry.info.id;
         let declared = environment.cpus("LOCKSWAP_ROUTE");
         let locks = [(Role::Mutex, mutex), (Role::RwLock, rwlock), (Role::Spin, spin)];
@@ -131,13 +138,33 @@ unsafe fn install(environment: &Environment) {
             calls::install();
         }
         if verbose {
+            let (mutex, rwlock) = (InForce(mutex, &named), InForce(rwlock, &rwlock_named));
             complain(format_args!("mutex {mutex}, rwlock {rwlock}, spin {spin}"));
+            if asks_how_long_to_spin {
+                let source = if spins.is_some() { SPINS_BEFORE_PARK } else { "default, not measured" };
+                complain(format_args!(
+                    "waiters look {} times before they sleep: a round trip through a sleep ({source})",
+                    Native::spins_before_park()
+                ));
+            }
             if let Some(learnt) = learnt {
                 complain(format_args!("{learnt}"));
             }
             if let Some(route) = route {
                 complain(format_args!("{route}"));
             }
+        }
+    }
+}
+
+/// The lock with this id, with its parameters if it is the one that was asked for.
+struct InForce<'a>(&'static str, &'a Named<'a>);
+
+impl fmt::Display for InForce<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InForce(id, named) if *id == named.entry.info.id => named.fmt(f),
+            InForce(id, _) => f.write_str(id),
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::memory;
 use crate::message::{complain, die, Lossy};
 use core::ffi::{c_char, c_void, CStr};
 use lockswap_locks::nearest::nearest;
-use lockswap_locks::parameters::{self, Named, Wrong};
+use lockswap_locks::parameters::{self, Named, Wrong, MOST_SPINS_BEFORE_PARK, SPINS_BEFORE_PARK};
 use lockswap_locks::registry::{self, Role};
 use lockswap_platform::CpuList;
 
@@ -95,6 +95,22 @@ impl Environment {
         match CpuList::parse(text) {
             None => die(format_args!("{name}={} is not a list of CPUs, for instance 0-3,8", Lossy(text))),
             list => list,
+        }
+    }
+
+    /// So many looks last as long as a round trip through a sleep, if the environment says how many.
+    ///
+    /// # Safety
+    /// As for [`Environment::get`].
+    pub unsafe fn spins_before_park(&self) -> Option<u32> {
+        // SAFETY: as for this call.
+        let text = unsafe { self.get(SPINS_BEFORE_PARK) }?;
+        match text.to_str().ok().and_then(parameters::read_spins_before_park) {
+            None => die(format_args!(
+                "{SPINS_BEFORE_PARK}={} is not a number from 1 to {MOST_SPINS_BEFORE_PARK}",
+                Lossy(text.to_bytes())
+            )),
+            looks => looks,
         }
     }
 

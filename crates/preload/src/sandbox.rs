@@ -3,7 +3,7 @@
 //! glibc's locks call `futex` only, so ours may not call more. Waits that spin call `sched_yield` besides, as long as no
 //! filter is in force: none at the start, and none installed later, which takes `prctl` or `syscall`. Where there was one at
 //! the start, `LOCKSWAP_YIELD` says under how many filters `lockswap run` was when it tried the call with success; if the
-//! process is under as many, they are the same.
+//! process is under as many, they are the same. Nice values, which `u-scl` asks for, are not asked for under any filter.
 
 use crate::environment::Environment;
 use crate::functions::{Functions, ACTIVE, REAL};
@@ -23,9 +23,16 @@ pub unsafe fn install(environment: &Environment) {
     // Opening and reading a file is what the dynamic linker has just done, so no filter forbids that.
     let status = memory::read_file(c"/proc/self/status", &mut buffer);
     let is_free = field(status, b"\nSeccomp:\t") == Some(b"0");
+    Native::allow_weights(is_free);
     Native::allow_yields(is_free || tried_under.is_some() && tried_under == field(status, b"\nSeccomp_filters:\t"));
     ACTIVE.prctl.set(prctl);
     ACTIVE.syscall.set(syscall);
+}
+
+/// A filter is about to be installed.
+fn forbid_calls() {
+    Native::allow_weights(false);
+    Native::allow_yields(false);
 }
 
 /// The value of a line of `/proc/self/status` that begins with `name`, a line break before it included.
@@ -62,7 +69,7 @@ unsafe extern "C-unwind" fn prctl(_: c_int, _: c_ulong, _: c_ulong, _: c_ulong, 
 }
 
 unsafe extern "C-unwind" fn prctl_seccomp(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
-    Native::allow_yields(false);
+    forbid_calls();
     // SAFETY: the program's arguments.
     unsafe { REAL.prctl.get()(option, a, b, c, d) }
 }
@@ -97,7 +104,7 @@ unsafe extern "C-unwind" fn syscall(_: c_long, _: c_long, _: c_long, _: c_long, 
 
 /// `seccomp` has three arguments, `prctl` as a system call five in all.
 unsafe extern "C-unwind" fn syscall_seccomp(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long) -> c_long {
-    Native::allow_yields(false);
+    forbid_calls();
     // SAFETY: the program's arguments.
     unsafe { REAL.syscall.get()(number, a, b, c, d) }
 }

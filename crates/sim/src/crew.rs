@@ -97,4 +97,8 @@ impl Crew for Simulated<'_> {
         let llc = if self.machine.llc_is_node { cpu.node } else { cpu.cluster };
         Place { core: cpu.core, llc, node: cpu.node }
     }
+
+    fn be_nice(&self, nice: u32) {
+        platform::set_nice(nice);
+    }
 }

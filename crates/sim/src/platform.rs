@@ -5,7 +5,8 @@ use crate::machine::Ps;
 use crate::word::{self, At, Memory, Place};
 use lockswap_platform::window::LONGEST;
 use lockswap_platform::{
-    AtomicInt, Clock, CoreKind, Deadline, Ns, Ordering, Platform, SharedTable, Wake, MAX_RANKS, SETTINGS,
+    weight_of_nice, AtomicInt, Clock, CoreKind, Deadline, Hierarchy, Ns, Ordering, Platform, SharedTable, Wake,
+    MAX_RANKS, SETTINGS,
 };
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
@@ -65,6 +66,8 @@ thread_local! {
     static TABLES: Cell<[Option<&'static Table>; 2]> = const { Cell::new([None, None]) };
     /// The reorder windows of threads inside an epoch.
     static WINDOWS: RefCell<Vec<Option<Ns>>> = const { RefCell::new(Vec::new()) };
+    /// The nice values of threads that have one; the others' are 0.
+    static NICE: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
     /// Values of the lock's parameters, see [`Platform::setting`].
     static CHOSEN: Cell<[Option<u64>; SETTINGS]> = const { Cell::new([None; SETTINGS]) };
     /// The reorder window of all others.
@@ -79,6 +82,17 @@ pub(crate) fn set_window(window: Option<Ns>) {
             windows.resize(thread + 1, None);
         }
         windows[thread] = window;
+    });
+}
+
+/// From now on this is the current virtual thread's nice value.
+pub(crate) fn set_nice(nice: u32) {
+    let thread = engine::current() as usize;
+    NICE.with_borrow_mut(|values| {
+        if values.len() <= thread {
+            values.resize(thread + 1, 0);
+        }
+        values[thread] = nice;
     });
 }
 
@@ -103,10 +117,11 @@ fn tables() -> [&'static Table; 2] {
     })
 }
 
-/// Makes the shared tables empty, and forgets all windows.
+/// Makes the shared tables empty, and forgets all windows and nice values.
 pub(crate) fn reset() {
     tables().iter().flat_map(|table| &table.0).for_each(|word| word.reset(0));
     WINDOWS.take();
+    NICE.take();
 }
 
 /// Cycles of one step of [`Platform::compute`].
@@ -191,16 +206,15 @@ impl Platform for Sim {
     }
 
     fn node() -> u32 {
-        engine::cpu().1.node
+        engine::cpu().1.told.node
     }
 
     fn llc() -> u32 {
-        let cpu = engine::cpu().1;
-        if engine::machine().llc_is_node {
-            cpu.node
-        } else {
-            cpu.cluster
-        }
+        engine::cpu().1.told.llc
+    }
+
+    fn hierarchy() -> Hierarchy {
+        engine::cpu().1.told.hierarchy
     }
 
     fn kind() -> CoreKind {
@@ -236,6 +250,11 @@ impl Platform for Sim {
     fn reorder_window() -> Ns {
         let thread = engine::current() as usize;
         WINDOWS.with_borrow(|windows| windows.get(thread).copied().flatten()).unwrap_or(LONGEST_WINDOW.get())
+    }
+
+    fn weight() -> u32 {
+        let thread = engine::current() as usize;
+        weight_of_nice(NICE.with_borrow(|values| values.get(thread).copied()).unwrap_or(0) as i32)
     }
 
     /// As the machine's figures have it: the system calls, the wake-up, and the switches.

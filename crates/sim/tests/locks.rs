@@ -3,11 +3,11 @@
 use lockswap_locks::flat::ttas::Ttas;
 use lockswap_locks::info::Fairness;
 use lockswap_locks::registry::{find, Entry, Role};
-use lockswap_locks::routed::{plock::RonPlock, ron::Ron, shared::RonShared, ticket::RonTicket};
+use lockswap_locks::routed::{list::RonList, plock::RonPlock, ron::Ron, shared::RonShared, ticket::RonTicket};
 use lockswap_locks::shuffle::policy::{OfNode, Together};
 use lockswap_locks::shuffle::shfllock::{Shfl, WITHOUT_BOUND};
 use lockswap_locks::waiting::{Spin, SpinThenPark};
-use lockswap_locks::RawLock;
+use lockswap_locks::{Context, RawLock};
 use lockswap_platform::{Ns, Platform};
 use lockswap_sim::{attempt, Finished, Job, Machine, Sim, Simulated, Workload};
 use lockswap_workloads::crew::{gather, Phase, Timing};
@@ -157,21 +157,21 @@ fn who_yields_gets_the_cpu_in_the_end() {
 }
 
 /// The most acquisitions by others while a thread of 64, one on each CPU, waits for a lock.
-fn most_overtakers<L: RawLock<Sim, Ctx = ()>>(machine: &Machine) -> u64 {
+fn most_overtakers<L: RawLock<Sim>>(machine: &Machine) -> u64 {
     let (lock, acquisitions) = (L::new(), AtomicU64::new(0));
     let crew = Simulated::new(machine, 1);
     let longest = attempt(|| {
         let timing = Timing::lasting(1_000_000);
         gather(&crew, 64, timing, |member| {
-            let mut most = 0;
+            let (mut most, cx) = (0, L::Ctx::new());
             while member.signal.phase() != Phase::Stop {
                 let before = acquisitions.load(Relaxed);
-                // SAFETY: the lock needs no context.
-                unsafe { lock.lock(&()) };
+                // SAFETY: the context serves no other acquisition, and stays.
+                unsafe { lock.lock(&cx) };
                 most = most.max(acquisitions.fetch_add(1, Relaxed) - before);
                 Sim::keep_busy(20);
                 // SAFETY: held.
-                unsafe { lock.unlock(&()) };
+                unsafe { lock.unlock(&cx) };
                 Sim::keep_busy(100 * (member.number as u64 % 7));
             }
             most
@@ -190,6 +190,7 @@ fn ron_comes_round_on_64_cpus() {
         ("ron-plock", most_overtakers::<RonPlock<Sim>>(&amd)),
         ("ron-ticket", most_overtakers::<RonTicket<Sim>>(&amd)),
         ("ron-shared", most_overtakers::<RonShared<Sim>>(&amd)),
+        ("ron-list", most_overtakers::<RonList<Sim>>(&amd)),
     ] {
         // All others once, and some while the thread is still on its way to its stop.
         assert!((32..2 * 63).contains(&most), "{id}: {most} acquisitions during one wait");

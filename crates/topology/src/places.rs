@@ -5,14 +5,11 @@
 
 use core::fmt;
 
-use lockswap_platform::{CoreKind, Place, TopologyOverride, MAX_CPUS};
+use lockswap_platform::{group_number, CoreKind, Place, TopologyOverride, FEWEST_ENTRIES, MAX_CPUS};
 
 use crate::cpuset::CpuSet;
 use crate::kinds::Source;
 use crate::topology::{Group, Topology};
-
-/// Entries of the arrays that locks keep per group; a group's number modulo this is its entry.
-pub const ENTRIES: usize = 8;
 
 /// What makes CPUs near each other for NUMA locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,6 +217,8 @@ pub struct Summary {
     pub groups: usize,
     /// Last-level-cache groups among them; nodes where no shared caches are visible.
     pub caches: usize,
+    /// Groups of locality groups or of caches, for locks with three levels; 1 where the machine has none.
+    pub outer: usize,
     /// Little CPUs among them.
     pub little: usize,
 }
@@ -227,17 +226,25 @@ pub struct Summary {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = |n: usize| if n == 1 { "" } else { "s" };
-        let Summary { cpus, groups, caches, little } = *self;
-        write!(f, "{cpus} CPU{} in {groups} group{}, {caches} cache{}, {little} little", s(cpus), s(groups), s(caches))
+        let Summary { cpus, groups, caches, outer, little } = *self;
+        write!(f, "{cpus} CPU{} in {groups} group{}, {caches} cache{}", s(cpus), s(groups), s(caches))?;
+        if outer > 1 {
+            write!(f, ", {outer} outer groups")?;
+        }
+        write!(f, ", {little} little")
     }
 }
 
 /// Gives the place of each online CPU to `set`, and the kind of each that is offline: it may come online.
 pub fn find(topology: &Topology, level: Level, mut set: impl FnMut(usize, Place)) -> Summary {
     let allowed = topology.allowed();
-    let groups = Numbers::of(topology, |cpu| group(topology, level, cpu));
+    let groups = Numbers::of(topology, u32::MAX, |cpu| group(topology, level, cpu));
     let cache_level = if topology.caches_are_shared() { Level::Llc } else { Level::Node };
-    let caches = Numbers::of(topology, |cpu| group(topology, cache_level, cpu));
+    let caches = Numbers::of(topology, u32::MAX, |cpu| group(topology, cache_level, cpu));
+    // The innermost groups are the caches, also where the locality groups are larger.
+    let inner_is_cache = level == Level::Node && topology.caches_are_shared() && several_caches_in_a_node(topology);
+    let inner = if inner_is_cache { &caches } else { &groups };
+    let outer = if level == Level::CoreKind { None } else { Outer::of(topology, inner.count) };
     // A process that may use little CPUs only has none that is faster; what the user declares is as he says.
     let all_alike =
         topology.kinds_source() != Source::Declared && allowed.iter().all(|cpu| topology.kind(cpu) == CoreKind::Little);
@@ -245,13 +252,38 @@ pub fn find(topology: &Topology, level: Level, mut set: impl FnMut(usize, Place)
     for cpu in topology.online().iter() {
         let kind = if all_alike { CoreKind::Big } else { topology.kind(cpu) };
         little += usize::from(kind == CoreKind::Little && allowed.contains(cpu));
-        let number = |numbers: &Numbers, level| numbers.0[group(topology, level, cpu)];
-        set(cpu, Place::new(number(&groups, level), number(&caches, cache_level), kind));
+        let number = |numbers: &Numbers, level| numbers.numbers[group(topology, level, cpu)];
+        let place = Place::new(number(&groups, level), number(&caches, cache_level), kind);
+        set(cpu, place.with_hierarchy(inner_is_cache, outer.as_ref().map(|outer| outer.number(topology, cpu))));
     }
     for cpu in topology.present().without(topology.online()).iter() {
         set(cpu, Place::default().with_kind(topology.kind(cpu)));
     }
-    Summary { cpus: allowed.len(), groups: groups.1, caches: caches.1, little }
+    let outer = outer.map_or(1, |outer| outer.numbers.count);
+    Summary { cpus: allowed.len(), groups: groups.count, caches: caches.count, outer, little }
+}
+
+/// The groups in which the innermost ones lie.
+struct Outer {
+    sort: Group,
+    numbers: Numbers,
+}
+
+impl Outer {
+    /// Locks that keep an entry for each have few, and a number has 5 bits in a [`Place`].
+    const MOST: u32 = 16;
+
+    /// The smallest groups that the process can use several of, and fewer than of the innermost ones.
+    fn of(topology: &Topology, inner: usize) -> Option<Self> {
+        [Group::Node, Group::Package].into_iter().find_map(|sort| {
+            let numbers = Numbers::of(topology, Self::MOST, |cpu| topology.group(sort, cpu).unwrap_or(0));
+            (1 < numbers.count && numbers.count < inner).then_some(Outer { sort, numbers })
+        })
+    }
+
+    fn number(&self, topology: &Topology, cpu: usize) -> u32 {
+        self.numbers.numbers[topology.group(self.sort, cpu).unwrap_or(0)].into()
+    }
 }
 
 /// The group of `cpu` at a level, below [`MAX_CPUS`]; CPUs of which nothing is known are one group with those of node 0.
@@ -263,14 +295,20 @@ fn group(topology: &Topology, level: Level, cpu: usize) -> usize {
     }
 }
 
-/// New numbers of groups, and how many groups the process can use. These come first. Up to [`ENTRIES`] of them are
-/// numbered from 0; of more, neighbours share an entry: with 16 groups the first and the second are 0 and 8.
-struct Numbers([u16; MAX_CPUS], usize);
+/// The numbers of groups as locks are told them.
+struct Numbers {
+    /// By the number that the topology has.
+    numbers: [u16; MAX_CPUS],
+    /// How many of the groups the process can use.
+    count: usize,
+}
 
 impl Numbers {
-    fn of(topology: &Topology, group: impl Fn(usize) -> usize) -> Self {
+    /// The groups that the process can use come first, node by node, and are numbered by [`group_number`]. Where there are
+    /// more than `most`, neighbours share a number.
+    fn of(topology: &Topology, most: u32, group: impl Fn(usize) -> usize) -> Self {
         const NONE: u16 = u16::MAX;
-        let mut ranks = [NONE; MAX_CPUS];
+        let mut numbers = [NONE; MAX_CPUS];
         let mut count = 0;
         let mut rank = |cpus: &CpuSet| {
             // By node, then by number: neighbours get neighbouring ranks.
@@ -278,7 +316,7 @@ impl Numbers {
             let mut next = cpus.iter().map(node).min();
             while let Some(this) = next {
                 for cpu in cpus.iter().filter(|&cpu| node(cpu) == this) {
-                    let rank = &mut ranks[group(cpu)];
+                    let rank = &mut numbers[group(cpu)];
                     if *rank == NONE {
                         *rank = count;
                         count += 1;
@@ -286,20 +324,19 @@ impl Numbers {
                 }
                 next = cpus.iter().map(node).filter(|node| *node > this).min();
             }
-            usize::from(count)
+            u32::from(count)
         };
         let usable = rank(topology.allowed());
         rank(&topology.online().without(topology.allowed()));
-        let per_entry = usable.div_ceil(ENTRIES) as u16;
-        if per_entry > 1 {
-            let usable = usable as u16;
-            let number = |rank: u16| match rank {
-                NONE => NONE,
-                rank if rank < usable => rank / per_entry + ENTRIES as u16 * (rank % per_entry),
-                rank => rank - usable + ENTRIES as u16 * per_entry,
-            };
-            ranks.iter_mut().for_each(|rank| *rank = number(*rank));
+        let shown = usable.min(most);
+        // Numbers from here on are free.
+        let free = if shown > FEWEST_ENTRIES { shown.next_power_of_two() } else { shown };
+        for number in numbers.iter_mut().filter(|number| **number != NONE) {
+            *number = match u32::from(*number) {
+                rank if rank < usable => group_number(rank * shown / usable, shown),
+                rank => rank - usable + free,
+            } as u16;
         }
-        Numbers(ranks, usable)
+        Numbers { numbers, count: usable as usize }
     }
 }

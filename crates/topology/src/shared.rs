@@ -20,7 +20,7 @@ pub struct Header {
 const HEADER_BYTES: usize = 512;
 
 /// Changes with the layout of the file or of a [`Place`].
-const MAGIC: u32 = 0x4c53_0001;
+const MAGIC: u32 = 0x4c53_0002;
 
 /// The file.
 #[repr(C)]

@@ -51,7 +51,7 @@ impl Group {
 /// How much to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Cores, modules, dies and packages, too; last-level caches and nodes are always read.
+    /// Cores, modules and dies, too; last-level caches, packages and nodes are always read.
     pub all_groups: bool,
     /// The kinds of the cores, which takes a file or more per CPU.
     pub kinds: bool,
@@ -154,12 +154,12 @@ impl Topology {
                     self.read_group(Group::Core, cpu, &mut cores, reader);
                 }
             }
+            self.read_group(Group::Package, cpu, &mut packages, reader);
             if !all {
                 continue;
             }
             self.read_group(Group::Core, cpu, &mut cores, reader);
             self.read_group(Group::Die, cpu, &mut dies, reader);
-            self.read_group(Group::Package, cpu, &mut packages, reader);
             if self.group(Group::Module, cpu).is_none() {
                 // A cluster may share no cache (Kunpeng 920), and firmware that knows no clusters puts each core into one.
                 let modules = [clusters.read(reader, cpu), caches.second(reader, cpu)];

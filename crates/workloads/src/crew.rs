@@ -133,6 +133,8 @@ pub trait Crew: Sync {
     fn run(&self, threads: usize, timing: Timing, body: &(dyn Fn(&Member<'_>) + Sync)) -> Ns;
     /// Where `cpu` lies.
     fn place(&self, cpu: u32) -> Place;
+    /// Gives the calling thread, one of a run's, this nice value, not less than the one it has.
+    fn be_nice(&self, nice: u32);
 }
 
 /// Runs `body` on `threads` threads; what each returned, in their order, and the measured time.

@@ -2,9 +2,26 @@
 
 use crate::{Mutex, ReadWrite};
 use lockswap_locks::line::Line;
+use lockswap_locks::parameters::{self, Setting, SPINS_BEFORE_PARK};
+use lockswap_locks::registry::Role;
 use lockswap_locks::{Context, Preference, RawLock, RawRwLock};
-use lockswap_platform::Platform;
+use lockswap_platform::{settings, window, Platform};
 use std::marker::PhantomData;
+
+/// Gives this process's locks the parameters that `text` names behind a lock of the catalogue, and what the environment says of
+/// the time before a sleep, as the preload library would; says which lock it is, `None` if there is none of that name. Threads that use locks must not be there yet.
+pub fn choose(role: Role, text: &str) -> Option<&'static str> {
+    let named = parameters::read(role, text).ok()?;
+    named.settings().for_each(|(number, value)| settings::set(number, value));
+    let spins = std::env::var(SPINS_BEFORE_PARK).ok();
+    if let Some(looks) = spins.as_deref().and_then(parameters::read_spins_before_park) {
+        settings::set_spins_before_park(looks);
+    }
+    if let Some(longest) = named.value(Setting::MaxWindow) {
+        window::set_longest(longest);
+    }
+    Some(named.entry.info.id)
+}
 
 /// A lock of the catalogue, without a pthread object around it.
 pub struct Direct<P, L>(L, PhantomData<P>);

@@ -63,4 +63,12 @@ impl Crew for Hardware {
         let apart = Place { core: cpu, llc: u32::MAX - cpu, node: u32::MAX - cpu };
         self.places.get(cpu as usize).copied().unwrap_or(apart)
     }
+
+    fn be_nice(&self, nice: u32) {
+        if nice > 0 {
+            // SAFETY: takes numbers only; 0 is the calling thread.
+            let answer = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice as i32) };
+            assert!(answer == 0, "cannot give a thread nice value {nice}: {}", std::io::Error::last_os_error());
+        }
+    }
 }

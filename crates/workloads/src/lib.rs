@@ -1,5 +1,5 @@
-//! Benchmark bodies: [`counter`], [`kv`], [`ncs`], [`epochs`] and [`readers`]. They print nothing and check their own
-//! results. See `docs/workloads.md`.
+//! Benchmark bodies: [`counter`], [`kv`], [`ncs`], [`epochs`], [`shares`] and [`readers`]. They print nothing and check
+//! their own results. See `docs/workloads.md`.
 //!
 //! A body is generic over the [platform](lockswap_platform::Platform), over the lock, and over the [crew](crew::Crew) that
 //! provides threads and measures time: it runs on hardware and on a simulated machine. Memory that critical sections touch
@@ -30,6 +30,7 @@ pub mod readers;
 pub mod record;
 pub mod report;
 mod section;
+pub mod shares;
 pub mod sweep;
 pub mod torture;
 pub mod workload;

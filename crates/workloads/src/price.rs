@@ -1,10 +1,11 @@
 //! The same workload on a pthread mutex and on a lock of the catalogue that is called directly: what interposition costs.
 
-use crate::direct::Direct;
+use crate::direct::{choose, Direct};
 use crate::hardware::Hardware;
 use crate::micro::{self, Effort, Sample};
 use crate::{affinity, kv, pthread, Mutex};
 use lockswap_locks::for_each_lock;
+use lockswap_locks::registry::Role;
 use lockswap_platform::Native;
 
 /// Id of the nanoseconds from one operation of the key-value workload to the next, whichever thread makes it.
@@ -30,11 +31,11 @@ pub fn interposed(kv: &kv::Config, effort: &Effort) -> [Sample; 2] {
     measure(&*pthread::Mutex::new(pthread::Kind::Normal), kv, effort)
 }
 
-/// Measures on the mutex lock `id` itself; `None` if the catalogue has none of that name.
-pub fn direct(id: &str, kv: &kv::Config, effort: &Effort) -> Option<[Sample; 2]> {
+/// Measures on the mutex lock `lock` itself, which may have parameters; `None` if the catalogue has none of that name.
+pub fn direct(lock: &str, kv: &kv::Config, effort: &Effort) -> Option<[Sample; 2]> {
     macro_rules! dispatch {
         (mutex { $($id:literal => $lock:path,)* } rwlock { $($rwlocks:tt)* } spin { $($spins:tt)* }) => {
-            match id {
+            match choose(Role::Mutex, lock)? {
                 $($id => {
                     use $lock as Lock;
                     Some(measure(&*Box::new(Direct::<Native, Lock<Native>>::new()), kv, effort))

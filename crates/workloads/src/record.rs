@@ -173,6 +173,7 @@ mod tests {
         fn place(&self, cpu: u32) -> Place {
             Place { core: cpu / 2, llc: cpu / 4, node: cpu / 8 }
         }
+        fn be_nice(&self, _: u32) {}
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub struct Report {
     pub waiters: Option<f64>,
     /// What hand-offs were like; null where they are not noted.
     pub handoffs: Option<HandoffReport>,
+    /// Who held the lock for how long; null where that is not noted.
+    pub lock_time: Option<LockTime>,
     /// What is timed: `wait` for the lock, or `epoch`; empty where nothing is.
     pub timed: String,
     /// The times: of `all` threads, and of those on `big` and on `little` CPUs where both are used; with a class in front
@@ -75,6 +77,19 @@ pub struct HandoffReport {
     /// Mean time from the end of the critical section before to the begin of the next, of those threads that had asked
     /// before that end, ns: what the lock itself needs to pass from one thread to the next; null if none had.
     pub contention_ns: Option<f64>,
+}
+
+/// How the time in which a lock was held divides among threads.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct LockTime {
+    /// Jain's index over the threads' lock time, each divided by the scheduler's weight of the thread: 1 if each had its share.
+    #[schemars(range(min = 0, max = 1))]
+    pub jain: f64,
+    /// Share of the measured time in which the lock was held.
+    pub held: f64,
+    /// Share of that time which the threads of each class had together.
+    pub shares: BTreeMap<String, f64>,
 }
 
 /// Times, ns, exact to 1 %.
@@ -152,10 +167,15 @@ pub fn coefficient_of_variation(counts: &[u64]) -> f64 {
 
 /// Jain's index of `counts`; 1 if all are 0.
 pub fn jain(counts: &[u64]) -> f64 {
-    let sum: f64 = counts.iter().map(|&x| x as f64).sum();
-    let squares: f64 = counts.iter().map(|&x| (x as f64).powi(2)).sum();
+    jain_of(counts.iter().map(|&x| x as f64))
+}
+
+/// Jain's index of `numbers`; 1 if all are 0.
+pub fn jain_of(numbers: impl Iterator<Item = f64>) -> f64 {
+    let (count, sum, squares) =
+        numbers.fold((0.0, 0.0, 0.0), |(count, sum, squares), x| (count + 1.0, sum + x, squares + x * x));
     if squares > 0.0 {
-        sum * sum / (counts.len() as f64 * squares)
+        sum * sum / (count * squares)
     } else {
         1.0
     }
@@ -192,6 +212,7 @@ impl Report {
             round_ns: records.len() as f64 * time / ops.max(1) as f64,
             waiters: about.waits.then_some(waited as f64 / time),
             handoffs: about.handoffs.then(|| HandoffReport::of(records)),
+            lock_time: None,
             timed: about.timed.to_owned(),
             latency: latency(records, about.classes),
             per_thread: records.iter().map(ThreadReport::of).collect(),

@@ -4,7 +4,7 @@ use crate::crew::Timing;
 use crate::epochs::Length;
 use crate::invalid::Invalid;
 use crate::record::Detail;
-use crate::{counter, epochs, kv, ncs, readers};
+use crate::{counter, epochs, kv, ncs, readers, shares};
 use lockswap_platform::{parse_duration, Ns};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -24,6 +24,8 @@ pub enum Workload {
     Ncs(ncs::Config),
     /// Run epochs of several critical sections.
     Epochs(epochs::Config),
+    /// Hold a lock for different times.
+    Shares(shares::Config),
     /// Read and write under a read-write lock.
     Readers(readers::Config),
 }
@@ -40,6 +42,8 @@ pub enum Config {
     Ncs(ncs::Config),
     /// Of `epochs` and its variants.
     Epochs(epochs::Config),
+    /// Of `shares` and `shares-store`.
+    Shares(shares::Config),
     /// Of `readers`, and of `oversub` on read-write locks.
     Readers(readers::Config),
 }
@@ -62,6 +66,8 @@ const PRESETS: &[(&str, Preset)] = &[
     ("epochs-contention", |threads| Workload::Epochs(epochs::Config::contention(threads, 0))),
     ("epochs-oversub", |threads| Workload::Epochs(epochs::Config::contended(threads))),
     ("oversub", |threads| Workload::Counter(counter::Config::oversubscribed(threads))),
+    ("shares", |threads| Workload::Shares(shares::Config::toy(threads))),
+    ("shares-store", |threads| Workload::Shares(shares::Config::store(threads))),
     ("readers", |threads| Workload::Readers(readers::Config::new(threads))),
 ];
 
@@ -69,7 +75,7 @@ const PRESETS: &[(&str, Preset)] = &[
 const OTHERS: [&str; 3] = ["threads", "timing", "detail"];
 
 /// Keys whose values are times: a unit may be given.
-const TIMES: [&str; 3] = ["ncs", "slo", "window"];
+const TIMES: [&str; 5] = ["ncs", "slo", "window", "lengths", "pause"];
 
 /// The most steps of one computation: some seconds.
 const STEPS: RangeInclusive<u64> = 0..=1_000_000_000;
@@ -91,6 +97,7 @@ macro_rules! each {
             Workload::Kv($config) => $body,
             Workload::Ncs($config) => $body,
             Workload::Epochs($config) => $body,
+            Workload::Shares($config) => $body,
             Workload::Readers($config) => $body,
         }
     };
@@ -142,7 +149,7 @@ impl Workload {
             | Workload::Kv(kv::Config { detail, .. })
             | Workload::Ncs(ncs::Config { detail, .. })
             | Workload::Epochs(epochs::Config { detail, .. }) => *detail = Detail::Handoffs,
-            Workload::Readers(_) => {}
+            Workload::Shares(_) | Workload::Readers(_) => {}
         }
         if let Workload::Epochs(epochs::Config { timing, length: Length::Phases, .. }) = &mut self {
             // Its phases are parts of the whole run.
@@ -186,6 +193,7 @@ impl Workload {
             Workload::Kv(config) => Config::Kv(config),
             Workload::Ncs(config) => Config::Ncs(config),
             Workload::Epochs(config) => Config::Epochs(config),
+            Workload::Shares(config) => Config::Shares(config),
             Workload::Readers(config) => Config::Readers(config),
         }
     }
@@ -223,6 +231,14 @@ impl Workload {
                 within("slo", config.slo.unwrap_or(0), 0..=LONGEST)?;
                 within("window", config.window.unwrap_or(0), 0..=LONGEST)
             }
+            Workload::Shares(config) => {
+                within("the number of lengths", config.lengths.len() as u64, 1..=1000)?;
+                config.lengths.iter().try_for_each(|&length| within("lengths", length, 0..=LONGEST))?;
+                within("pause", config.pause, 0..=LONGEST)?;
+                percentage("spread", config.spread)?;
+                within("the number of nice", config.nice.len() as u64, 1..=1000)?;
+                config.nice.iter().try_for_each(|&nice| within("nice", u64::from(nice), 0..=19))
+            }
             Workload::Readers(config) => {
                 percentage("reads", config.reads)?;
                 within("lines", config.lines as u64, LINES)?;
@@ -258,8 +274,10 @@ fn set<C: Serialize + DeserializeOwned>(config: &mut C, key: &str, value: &str) 
     fields.insert(key.to_owned(), read);
     *config = serde_json::from_value(Value::Object(fields)).map_err(|error| {
         let remedy = match key {
+            "lengths" => "write times with their units and commas, as in 10us,1us",
             key if TIMES.contains(&key) => "write a time with its unit, as in 50us",
             "sections" => "write whole numbers with commas, as in 8,12,20,24",
+            "nice" => "write whole numbers with commas, as in 0,5",
             "length" => "write constant, phases or mixed",
             _ => "write a whole number that is not negative",
         };
@@ -268,11 +286,14 @@ fn set<C: Serialize + DeserializeOwned>(config: &mut C, key: &str, value: &str) 
     Ok(())
 }
 
-/// What `value` says in JSON.
+/// What `value` says in JSON: of a list each part.
 fn read(key: &str, value: &str, is_list: bool) -> Value {
-    let text = if is_list && !value.starts_with('[') { format!("[{value}]") } else { value.to_owned() };
+    if is_list {
+        let parts = value.trim_start_matches('[').trim_end_matches(']').split(',');
+        return parts.filter(|part| !part.is_empty()).map(|part| read(key, part, false)).collect();
+    }
     let time = || parse_duration(value).filter(|_| TIMES.contains(&key)).map(Value::from);
-    serde_json::from_str(&text).ok().or_else(time).unwrap_or_else(|| Value::from(value))
+    serde_json::from_str(value).ok().or_else(time).unwrap_or_else(|| Value::from(value))
 }
 
 #[cfg(test)]
@@ -304,6 +325,8 @@ mod tests {
         assert_eq!(set("epochs", "window", "1.5us"), Ok(Value::from(1500)));
         assert_eq!(set("epochs-variable", "slo", "null"), Ok(Value::Null));
         assert_eq!(set("epochs", "length", "mixed"), Ok(Value::from("mixed")));
+        assert_eq!(set("shares", "lengths", "10us,500"), Ok(Value::from(vec![10_000, 500])));
+        assert_eq!(set("shares", "nice", "0,5"), Ok(Value::from(vec![0, 5])));
     }
 
     #[test]
@@ -322,6 +345,9 @@ mod tests {
             ("epochs", "locks", "0", "locks is 0", "use 1 to 1000"),
             ("epochs", "length", "short", "cannot use length=short", "constant, phases or mixed"),
             ("counter", "inside", "99999999999", "inside is 99999999999", "use 0 to"),
+            ("shares", "lengths", "", "the number of lengths is 0", "use 1 to 1000"),
+            ("shares", "lengths", "10us,long", "cannot use lengths=10us,long", "as in 10us,1us"),
+            ("shares", "nice", "0,20", "nice is 20, not in 0 to 19", "use 0 to 19"),
             ("readers", "lines", "0", "lines is 0", "use 1 to"),
         ] {
             let mut workload = Workload::named(name).expect(name);

@@ -97,8 +97,8 @@ pub const EXPLAINED: &[Explained] = &[
         why: OUT,
     },
     Explained {
-        file: "crates/locks/src/numa/hmcs.rs",
-        source: "self.entries.iter().all(|entry| entry.0.tail.load(Ordering::Acquire).is_null())",
+        file: "crates/locks/src/numa/level.rs",
+        source: "self.tail.load(Ordering::Acquire).is_null()",
         change: Change::DropAcquire,
         why: DESTROYED,
     },

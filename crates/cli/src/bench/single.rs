@@ -2,7 +2,7 @@
 
 use super::session::{self, picture, Part as Session};
 use super::{locks, Common};
-use crate::selection::{known, INTERPOSED, PLAIN};
+use crate::selection::{INTERPOSED, PLAIN};
 use lockswap_experiment::hardware::series::Series;
 use lockswap_experiment::hardware::single::{self, Numbers, Part};
 use lockswap_locks::registry::Role;
@@ -15,10 +15,6 @@ use std::process::ExitCode;
 /// Measures `part` for every lock, or those that are named.
 pub fn run(common: &Common, part: Part) -> anyhow::Result<ExitCode> {
     let locks = locks(Role::Mutex, &common.lock, &[PLAIN, INTERPOSED], &[])?;
-    if part == Part::Direct {
-        // Called directly, a lock reads no parameters.
-        common.lock.iter().try_for_each(|lock| known(Role::Mutex, lock).map(drop))?;
-    }
     let series = Series::new(part.groups(&locks), common.seed, Vec::new());
     let session = Session {
         rounds: 7,

@@ -1,4 +1,4 @@
-//! `lockswap bench counter`, `kv`, `ncs`, `oversub` and `readers`.
+//! `lockswap bench counter`, `kv`, `ncs`, `oversub`, `shares` and `readers`.
 
 use super::session::{self, picture, Part};
 use super::{locks, misuse, percent, threads, Common, Options};
@@ -14,7 +14,7 @@ use lockswap_workloads::crew::Timing;
 use lockswap_workloads::record::Detail;
 use lockswap_workloads::report::Report;
 use lockswap_workloads::workload::Workload;
-use lockswap_workloads::{counter as counting, kv as map, ncs as sections, readers as reading};
+use lockswap_workloads::{counter as counting, kv as map, ncs as sections, readers as reading, shares as sharing};
 use std::process::ExitCode;
 
 /// What all workloads of this sort take.
@@ -166,6 +166,29 @@ pub struct ReadersArgs {
     options: Options,
 }
 
+/// Arguments of `lockswap bench shares` and `shares-store`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Thread i is of class i modulo the number of classes. Shown are the share that each class has of the
+time in which the lock is held, and Jain's index over the threads: 1 if each has had what is due to
+its weight in the scheduler.
+
+Keys of --set: lengths of the critical sections, a class for each [default: 10us,1us; shares-store
+6us,1us]; nice: nice values, class by class [default: 0]; pause between two sections [default: 0;
+shares-store 1us]; spread of the lengths, percent [default: 0; shares-store 50].
+
+Examples:
+  lockswap bench shares
+  lockswap bench shares --lock u-scl --set lengths=3us,3us --set nice=0,5
+  lockswap bench shares-store --threads 2,4,8 --lock u-scl,ticket")]
+pub struct SharesArgs {
+    /// Numbers of threads [default: one per CPU, at least 2]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    threads: Vec<u32>,
+    #[command(flatten)]
+    options: Options,
+}
+
 /// A series of a workload, and what is said about it.
 pub struct Bench<'a> {
     /// Its name.
@@ -230,7 +253,7 @@ fn mutexes(common: &Common, standard: &[&str]) -> anyhow::Result<Vec<String>> {
 }
 
 fn run_usual(name: &str, usual: &Usual, common: &Common, of: impl Fn(usize) -> Workload) -> anyhow::Result<ExitCode> {
-    let locks = mutexes(common, &["futex", "ttas", "ticket", "mcs_spin", "mcs_stp", "cna", "shfllock-b"])?;
+    let locks = mutexes(common, &["futex", "ttas", "ticket", "mcs_spin", "mcs_stp-barging", "cna", "shfllock-b"])?;
     let seats = usual.options.seats(false)?;
     let settings = usual.options.settle(threads(&usual.threads).into_iter().map(of))?;
     let series = Series::new(groups(&settings, &["threads"], &locks, Role::Mutex), common.seed, seats);
@@ -280,6 +303,24 @@ pub fn oversub(args: &OversubArgs, common: &Common) -> anyhow::Result<ExitCode> 
     let series = Series::new(groups(&settings, &[], &locks, role), common.seed, args.options.seats(false)?);
     let page = |series: &Series<Report>| page::oversub(series, role);
     Bench { name: "oversub", rounds: 7, baseline: PLAIN, page: &page }.run(common, series, &args.options)
+}
+
+/// Runs `lockswap bench shares` and `shares-store`: the workload of this name, as `of` makes it for so many threads.
+pub fn shares(
+    args: &SharesArgs,
+    name: &str,
+    of: fn(usize) -> sharing::Config,
+    common: &Common,
+) -> anyhow::Result<ExitCode> {
+    let locks = mutexes(common, &["futex", "ttas", "ticket", "mcs_spin", "u-scl"])?;
+    let of = |threads: usize| {
+        let usual = of(threads);
+        Workload::Shares(sharing::Config { timing: args.options.timing(usual.timing), ..usual })
+    };
+    let settings = args.options.settle(threads(&args.threads).into_iter().map(of))?;
+    let seats = args.options.seats(true)?;
+    let series = Series::new(groups(&settings, &["threads"], &locks, Role::Mutex), common.seed, seats);
+    Bench { name, rounds: 5, baseline: PLAIN, page: &page::shares }.run(common, series, &args.options)
 }
 
 /// Runs `lockswap bench readers`.

@@ -7,11 +7,10 @@ use indicatif::ProgressBar;
 use lockswap_experiment::host::today;
 use lockswap_experiment::simulated::plan::role;
 use lockswap_experiment::validate::hardware::Run;
-use lockswap_experiment::validate::plan::{callable, workload, Plan, Wanted as Comparison};
+use lockswap_experiment::validate::plan::{callable, is_callable, workload, Plan, Wanted as Comparison};
 use lockswap_experiment::validate::rounds::{self, Measured};
 use lockswap_experiment::validate::{output, report, simulate, Findings, Watch};
 use lockswap_experiment::Progress;
-use lockswap_locks::parameters;
 use lockswap_platform::Ns;
 use lockswap_study::export::Format;
 use lockswap_study::machine::Machine as About;
@@ -25,7 +24,7 @@ use crate::duration::within;
 use crate::error::UserError;
 use crate::outputs::{OutputArgs, Outputs, Wanted};
 use crate::picture::footer;
-use crate::selection::no_such_lock;
+use crate::selection::{self, no_such_lock, spins_before_park};
 use crate::setting::pair;
 use crate::terminal;
 
@@ -89,13 +88,12 @@ fn plan(args: &ValidateArgs, host: &lockswap_experiment::host::Host) -> Result<P
     let workloads = workloads.collect::<Result<Vec<(String, Workload)>, UserError>>()?;
     let roles: Vec<_> = workloads.iter().map(|(_, workload)| role(workload)).collect();
     let named = |lock: &String| {
-        let known = || roles.iter().flat_map(|role| callable(*role));
-        let found = roles.iter().find_map(|role| parameters::read(*role, lock.trim()).ok());
-        let found = found.filter(|found| found.is_plain() && known().any(|id| id == found.entry.info.id));
-        found.map(|found| found.entry.info.id.to_owned()).ok_or_else(|| {
-            let what = format!("there is no lock '{lock}' for these workloads to simulate");
-            no_such_lock(what, lock, known())
-        })
+        let id = lock.split(':').next().unwrap_or_default().trim();
+        let role = roles.iter().find(|role| is_callable(**role, id)).ok_or_else(|| {
+            let what = format!("there is no lock '{id}' for these workloads to simulate");
+            no_such_lock(what, id, roles.iter().flat_map(|role| callable(*role)))
+        })?;
+        selection::named(*role, lock)
     };
     Ok(Plan::new(
         Comparison {
@@ -142,7 +140,10 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> anyhow::Result<ExitCode>
     let progress = Shown(bar(rounds::runs(&plan)));
     let interrupted = || interrupt.signal().is_some();
     let program = std::env::current_exe()?;
-    let make = |run: &Run, time| run.measured(&program, time).map_err(|error| error.to_string());
+    let make = |run: &Run, time| {
+        let spins = spins_before_park([(role(&run.workload), run.lock.as_str())]);
+        run.measured(&program, &spins.into_iter().collect(), time).map_err(|error| error.to_string())
+    };
     let measured = rounds::measure(&plan, &host, &make, &progress, &interrupted).map_err(host::failed)?;
     progress.0.finish_and_clear();
     let hardware = hardware_alone(&plan, &measured);

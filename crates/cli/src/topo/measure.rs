@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use indicatif::ProgressBar;
+use lockswap_machine::costs::sleep::Sleep;
 use lockswap_machine::cpuset::CpuSet;
 use lockswap_machine::kinds::Source;
 use lockswap_machine::matrix::Matrix;
@@ -62,15 +63,25 @@ pub fn run(args: &TopoArgs) -> anyhow::Result<ExitCode> {
             .context("cannot time a loop on each CPU")?;
         progress.finish_and_clear();
     }
+    let sleep = Sleep::here().map_err(refused)?;
     let route = Route::through(&matrix);
     if let (Some(kept), Some(file)) = (&kept, &file) {
         let content = kept.content(&here.cpu_model, &machine, &route, &matrix, big.as_ref());
         picture::replace(file, content.as_bytes())?;
     }
     let stored = kept.as_ref().map(Kept::path);
-    let remarks = remarks(&machine, &matrix, big.as_ref(), stored);
+    let remarks = in_words_of(sleep) + &remarks(&machine, &matrix, big.as_ref(), stored);
     let title = format!("Core-to-core latency, {}", here.cpu_model);
     Latencies { title, matrix, route, machine: Some(&machine), source: None, stored }.show(args, outputs, &remarks)
+}
+
+/// What a sleep takes.
+fn in_words_of(sleep: Option<Sleep>) -> String {
+    let text = |sleep: Sleep| {
+        let (us, looks) = (sleep.round_trip / 1e3, sleep.looks());
+        format!("a round trip through a sleep takes {us:.1} us, as long as {looks} looks of a waiter that spins\n")
+    };
+    sleep.map_or(String::new(), text)
 }
 
 fn remarks(machine: &Machine, matrix: &Matrix, big: Option<&CpuSet>, stored: Option<&Path>) -> String {

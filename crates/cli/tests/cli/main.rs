@@ -6,6 +6,7 @@ mod doctor;
 mod library;
 mod list;
 mod only;
+mod parameters;
 mod run;
 mod seccomp;
 mod sim;
@@ -44,6 +45,7 @@ impl Place {
             .into_iter()
             .chain(["LOCKSWAP_SLO", "LOCKSWAP_ASL_MAX_WINDOW", "LOCKSWAP_LATENCIES", "LOCKSWAP_BIG"])
             .chain(["LOCKSWAP_ONLY", "LOCKSWAP_YIELD", "ASAN_OPTIONS", "XDG_RUNTIME_DIR"])
+            .chain(["LOCKSWAP_SPINS_BEFORE_PARK"])
         {
             command.env_remove(name);
         }

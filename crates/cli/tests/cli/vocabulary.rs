@@ -234,7 +234,7 @@ fn completions_and_man_pages_are_installed_where_shells_look() {
         script.display()
     );
     let output = std::process::Command::new("bash").args(["-c", &typed]).output().unwrap();
-    assert_eq!(text(&output.stdout).trim(), "mcs_spin mcs_stp", "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout).trim(), "mcs_spin mcs_stp mcs_stp-barging", "{}", text(&output.stderr));
     std::fs::write(home.join("file"), "").unwrap();
     let output = place.output(&["install-docs", "--into", home.join("file").to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));

@@ -6,7 +6,8 @@ use super::job::Work;
 use super::series::{Group, Point};
 use super::workloads;
 use lockswap_locks::info::Family;
-use lockswap_locks::registry::{self, Role};
+use lockswap_locks::parameters;
+use lockswap_locks::registry::Role;
 use lockswap_platform::Ns;
 use lockswap_study::numbers::as_option;
 use lockswap_workloads::affinity;
@@ -217,9 +218,7 @@ impl Held {
 
 /// Whether a lock knows reorder windows.
 pub fn is_reorderable(lock: &str) -> bool {
-    // Parameters stand behind the name.
-    let id = lock.split(':').next().unwrap_or(lock);
-    registry::find(Role::Mutex, id).is_some_and(|entry| entry.info.family == Family::Asymmetric)
+    parameters::read(Role::Mutex, lock).is_ok_and(|named| named.entry.info.family == Family::Asymmetric)
 }
 
 #[cfg(test)]

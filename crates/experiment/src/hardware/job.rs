@@ -8,7 +8,7 @@ use lockswap_workloads::hardware::{Hardware, Seat};
 use lockswap_workloads::micro::{self, Effort, Group as MicroGroup};
 use lockswap_workloads::pthread::{Kind, Mutex, RwLock};
 use lockswap_workloads::workload::Workload;
-use lockswap_workloads::{affinity, counter, epochs, kv, ncs, price, readers};
+use lockswap_workloads::{affinity, counter, epochs, kv, ncs, price, readers, shares};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -111,6 +111,7 @@ pub fn perform(text: &str, places: Vec<Place>) -> io::Result<String> {
             Workload::Epochs(config) => {
                 epochs::run::<Native, Mutex>(&config, &crew, &Mutex::array(config.locks), &Preloaded)
             }
+            Workload::Shares(config) => shares::run::<Native, _>(&config, &crew, &*mutex()),
             Workload::Readers(config) => readers::run::<Native, _>(&config, &crew, &*RwLock::new()),
         }),
     };

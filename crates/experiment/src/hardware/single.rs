@@ -7,6 +7,7 @@ use super::job::Work;
 use super::series::{Group, Measure, Measured, Point, Series};
 use crate::results::{Compared, Machine};
 use lockswap_locks::info::Family;
+use lockswap_locks::parameters;
 use lockswap_locks::registry::{self, Entry, Role, INTERPOSED_PTHREAD as INTERPOSED, PTHREAD};
 use lockswap_study::stats::Quartiles;
 use lockswap_study::summary::{Judgement, Row};
@@ -94,7 +95,8 @@ impl Part {
         }
         // Where a lock is glibc's, there is none of ours to call.
         let is_ours = |entry: &Entry| entry.info.family != Family::Native;
-        let ours = locks.iter().filter(|lock| registry::find(Role::Mutex, lock).is_some_and(is_ours));
+        let ours =
+            locks.iter().filter(|lock| parameters::read(Role::Mutex, lock).is_ok_and(|named| is_ours(named.entry)));
         ours.map(|lock| Group::of([price(lock, true), price(lock, false)])).collect()
     }
 }
@@ -134,7 +136,8 @@ fn target(lock: &str, id: &str) -> Option<f64> {
         id::UNCONTENDED if lock == INTERPOSED => Some(0.91),
         id::UNCONTENDED if replaced => match lock {
             "ttas" | "ticket" => Some(2.00),
-            "futex" | "mcs_spin" | "mcs_stp" | "k42" | "clh_spin" | "cna" | "shfllock" | "shfllock-b" => Some(1.11),
+            "futex" | "mcs_spin" | "mcs_stp" | "mcs_stp-barging" | "k42" | "clh_spin" | "cna" | "shfllock"
+            | "shfllock-b" => Some(1.11),
             _ => None,
         },
         id::SINGLE_THREADED | id::RECURSIVE | id::ERROR_CHECK if replaced => Some(1.00),

@@ -77,8 +77,8 @@ impl Order {
 pub struct LockResult {
     /// What the lock replaced.
     pub role: &'static str,
-    /// The lock.
-    pub id: &'static str,
+    /// The lock, perhaps with parameters.
+    pub id: String,
     /// What was done; nothing where it failed.
     #[serde(flatten)]
     pub counts: Option<Counts>,
@@ -159,7 +159,7 @@ impl<'a> Document<'a> {
         columns.extend(numbers.map(|heading| (heading.to_owned(), true)));
         columns.push(("result".to_owned(), false));
         let row = |result: &LockResult| {
-            let mut cells = vec![result.id.to_owned(), result.role.to_owned()];
+            let mut cells = vec![result.id.clone(), result.role.to_owned()];
             cells.extend(match &result.counts {
                 Some(counts) => [
                     human(counts.operations as f64, ""),
@@ -206,7 +206,7 @@ impl<'a> Document<'a> {
         let counts = ["operations", "acquisitions", "forks", "threads_ended", "longest_wait_ms"];
         writer.write_record(["role", "lock", "seed"].iter().chain(&counts).chain(&["result", "message"]))?;
         for lock in self.locks {
-            let mut record = vec![lock.role.to_owned(), lock.id.to_owned(), self.seed.to_string()];
+            let mut record = vec![lock.role.to_owned(), lock.id.clone(), self.seed.to_string()];
             let numbers = lock.counts.as_ref().map(|counts| {
                 let whole = [counts.operations, counts.acquisitions, counts.forks, counts.threads_ended];
                 let [operations, acquisitions, forks, ended] = whole.map(|count| count.to_string());
@@ -229,7 +229,7 @@ impl<'a> Document<'a> {
 pub fn torture(
     program: &Path,
     environment: Environment,
-    (role, id): (Role, &'static str),
+    (role, id): (Role, &str),
     order: &Order,
     replay: String,
     interrupt: &Interrupt,
@@ -258,7 +258,7 @@ pub fn torture(
         Ok(counts) => (Some(counts), None),
         Err(message) => (None, Some(Failure { message, replay, glibcs })),
     };
-    Ok(Some(LockResult { role: role.name(), id, counts, failure }))
+    Ok(Some(LockResult { role: role.name(), id: id.to_owned(), counts, failure }))
 }
 
 fn list(numbers: &[usize]) -> String {
@@ -285,7 +285,7 @@ mod tests {
     fn failures_of_glibcs_are_told_from_ours() {
         let failure = |glibcs| Failure { message: "hangs".to_owned(), replay: "again".to_owned(), glibcs };
         let counts = Counts { operations: 9, acquisitions: 8, forks: 1, threads_ended: 2, longest_wait_ms: 1.5 };
-        let of = |id, counts, failure| LockResult { role: "rwlock", id, counts, failure };
+        let of = |id: &str, counts, failure| LockResult { role: "rwlock", id: id.to_owned(), counts, failure };
         let locks = [
             of("pthread", None, Some(failure(true))),
             of("bravo", None, Some(failure(false))),

@@ -186,6 +186,7 @@ fn seed(series: &Series<Report>, round: usize) -> u64 {
 pub fn csv(series: &Series<Report>) -> io::Result<Vec<u8>> {
     let mut keys: Vec<String> = Vec::new();
     let mut times: Vec<String> = Vec::new();
+    let mut classes: Vec<String> = Vec::new();
     let add = |list: &mut Vec<String>, name: &String| {
         if !list.contains(name) {
             list.push(name.clone());
@@ -194,6 +195,8 @@ pub fn csv(series: &Series<Report>) -> io::Result<Vec<u8>> {
     for measured in series.measured() {
         measured.workload().map(fields).iter().flat_map(Map::keys).for_each(|key| add(&mut keys, key));
         measured.rounds.iter().flat_map(|report| report.latency.keys()).for_each(|class| add(&mut times, class));
+        let held = measured.rounds.iter().filter_map(|report| report.lock_time.as_ref());
+        held.flat_map(|held| held.shares.keys()).for_each(|class| add(&mut classes, class));
     }
     let mut writer = csv::Writer::from_writer(Vec::new());
     let mut headings: Vec<String> = vec!["lock".to_owned()];
@@ -204,6 +207,10 @@ pub fn csv(series: &Series<Report>) -> io::Result<Vec<u8>> {
     headings.extend(["handover_ns", "contention_ns"].map(str::to_owned));
     for class in &times {
         headings.extend(["p50", "p99", "p999", "max"].map(|part| format!("{class}_{part}_ns")));
+    }
+    if !classes.is_empty() {
+        headings.extend(["lock_time_jain", "lock_held"].map(str::to_owned));
+        headings.extend(classes.iter().map(|class| format!("lock_time_{class}")));
     }
     headings.push("problem".to_owned());
     writer.write_record(&headings)?;
@@ -228,6 +235,14 @@ pub fn csv(series: &Series<Report>) -> io::Result<Vec<u8>> {
                 let of = report.latency.get(class);
                 let parts = of.map(|of| [of.p50_ns, of.p99_ns, of.p999_ns, of.max_ns].map(|ns| ns.to_string()));
                 record.extend(parts.unwrap_or_default());
+            }
+            if !classes.is_empty() {
+                let held = report.lock_time.as_ref();
+                record.push(optional(held.map(|held| held.jain)));
+                record.push(optional(held.map(|held| held.held)));
+                record.extend(
+                    classes.iter().map(|class| optional(held.and_then(|held| held.shares.get(class)).copied())),
+                );
             }
             record.push(String::new());
             writer.write_record(&record)?;

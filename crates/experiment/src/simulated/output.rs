@@ -7,7 +7,7 @@ use lockswap_study::numbers::digits;
 use lockswap_study::page::{Page, Row, Table};
 use lockswap_study::stats::Difference;
 use lockswap_study::summary::Judgement;
-use lockswap_workloads::report::{Distribution, Report};
+use lockswap_workloads::report::{Distribution, LockTime, Report};
 
 use super::plan::{Plan, Setting};
 use super::points::{runs, Point};
@@ -37,9 +37,10 @@ fn about(plan: &Plan) -> String {
     run
 }
 
-const LEGEND: [&str; 5] = [
+const LEGEND: [&str; 6] = [
     "fairness: share of the busier half of the threads, 0.5 is fair.",
     "waiters: threads that wait for the lock, on average.",
+    LOCK_TIME_LEGEND,
     "in node: hand-offs within a NUMA node.",
     "lock passes: from the end of a critical section to the begin of the next one that waited for it.",
     "data comes: time that the critical section takes for its data.",
@@ -51,14 +52,28 @@ pub fn page(plan: &Plan, points: &[Point<'_>]) -> Page {
     let timed = points.first().map_or("wait", |point| point.summary.timed.as_str());
     let little = points.iter().any(|point| point.summary.latency.contains_key("little"));
     let ratios = points.iter().any(|point| point.difference.is_some());
+    let shares = points.iter().any(|point| point.summary.lock_time.is_some());
     let is_shown = |heading: &str| match heading {
         "with" => !plan.swept.is_empty(),
         TO_BASELINE => ratios,
         "big P99" | "little P99" => little,
+        LOCK_TIME | JAIN => shares,
         _ => true,
     };
     let timed_p99 = format!("{timed} P99");
-    let all = ["lock", "with", "threads", "M ops/s", TO_BASELINE, "fairness", "waiters", "in node", "lock passes"];
+    let all = [
+        "lock",
+        "with",
+        "threads",
+        "M ops/s",
+        TO_BASELINE,
+        "fairness",
+        LOCK_TIME,
+        JAIN,
+        "waiters",
+        "in node",
+        "lock passes",
+    ];
     let rest = ["data comes", &timed_p99, "longest", "big P99", "little P99"];
     let all: Vec<&str> = all.into_iter().chain(rest).collect();
     let row = |setting: Setting<'_>| {
@@ -77,13 +92,23 @@ pub fn page(plan: &Plan, points: &[Point<'_>]) -> Page {
         rows: plan.all().map(row).collect(),
     };
     let ratio_legend = ratios.then(|| ratio_legend(plan.seeds.len()));
+    let legend = LEGEND.iter().filter(|line| shares || **line != LOCK_TIME_LEGEND);
     Page {
         title: format!("{}: {}, simulated", plan.machine.id, plan.machine.title),
         conclusion: vec![about(plan)],
         tables: vec![table],
-        notes: ratio_legend.into_iter().chain(LEGEND.map(str::to_owned)).collect(),
+        notes: ratio_legend.into_iter().chain(legend.map(|line| (*line).to_owned())).collect(),
     }
 }
+
+/// The headings of what each class of threads had of the lock's time, and of how fair that is.
+const LOCK_TIME: &str = "lock time";
+const JAIN: &str = "Jain";
+
+/// What they mean.
+const LOCK_TIME_LEGEND: &str =
+    "lock time: shares of the classes of threads, called after the length of their critical \
+    sections; Jain: of the threads' lock time, each divided by the thread's weight, 1 is fair.";
 
 /// The heading of the ratios.
 const TO_BASELINE: &str = "to pthread";
@@ -105,11 +130,19 @@ fn ratio(difference: &Difference) -> Option<String> {
     Some(digits(difference.ratio()?) + &interval.unwrap_or_default())
 }
 
+/// Shares of lock time, class by class.
+fn shares(time: &LockTime) -> String {
+    let parts: Vec<String> =
+        time.shares.iter().map(|(class, share)| format!("{class}: {:.1} %", 100.0 * share)).collect();
+    parts.join(", ")
+}
+
 /// All cells of a row.
-fn cells(setting: &Setting<'_>, point: Option<&Point<'_>>) -> [String; 14] {
+fn cells(setting: &Setting<'_>, point: Option<&Point<'_>>) -> [String; 16] {
     let report = point.map(|point| &point.summary);
     let show = |number: Option<f64>, form: &dyn Fn(f64) -> String| number.map_or_else(|| "-".to_owned(), form);
     let handoffs = report.and_then(|report| report.handoffs.as_ref()).filter(|handoffs| handoffs.count > 0);
+    let lock_time = report.and_then(|report| report.lock_time.as_ref());
     let latency = |kind: &str, pick: fn(&Distribution) -> u64| {
         let times = report.and_then(|report| report.latency.get(kind)).filter(|times| times.count > 0);
         show(times.map(|times| pick(times) as f64), &time)
@@ -124,6 +157,8 @@ fn cells(setting: &Setting<'_>, point: Option<&Point<'_>>) -> [String; 14] {
             point => point.and_then(|point| ratio(point.difference.as_ref()?)).unwrap_or_else(|| "-".to_owned()),
         },
         show(report.map(|report| report.fairness_factor), &|number| format!("{number:.3}")),
+        lock_time.map_or_else(|| "-".to_owned(), shares),
+        show(lock_time.map(|time| time.jain), &|number| format!("{number:.3}")),
         show(report.and_then(|report| report.waiters), &|number| format!("{number:.1}")),
         show(handoffs.map(|handoffs| 100.0 * handoffs.within_node), &|number| format!("{number:.0} %")),
         show(handoffs.and_then(|handoffs| handoffs.contention_ns), &time),
@@ -224,6 +259,9 @@ pub fn csv(plan: &Plan, rows: &[Option<Run>]) -> io::Result<Vec<u8>> {
         "max_ns",
         "big_p99_ns",
         "little_p99_ns",
+        "lock_time_jain",
+        "lock_held",
+        "lock_time_shares",
         "failure",
     ];
     file.write_record(["machine", "workload", "lock", "threads"].into_iter().chain(names).chain(fields))?;
@@ -234,7 +272,7 @@ pub fn csv(plan: &Plan, rows: &[Option<Run>]) -> io::Result<Vec<u8>> {
         let rest = match &row.outcome {
             Ok(run) => numbers(&run.report),
             Err(failure) => {
-                let mut rest = vec![String::new(); 20];
+                let mut rest = vec![String::new(); 23];
                 rest.push(failure.to_string());
                 rest
             }
@@ -271,6 +309,9 @@ fn numbers(report: &Report) -> Vec<String> {
         show(all.map(|times| times.max_ns as f64)),
         show(times("big").map(|times| times.p99_ns as f64)),
         show(times("little").map(|times| times.p99_ns as f64)),
+        show(report.lock_time.as_ref().map(|time| time.jain)),
+        show(report.lock_time.as_ref().map(|time| time.held)),
+        report.lock_time.as_ref().map(shares).unwrap_or_default(),
         String::new(),
     ]
 }

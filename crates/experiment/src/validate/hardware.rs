@@ -1,10 +1,11 @@
 //! One run on hardware: a workload on a lock of the catalogue that is called directly.
 
-use crate::hardware::child;
+use crate::hardware::child::{self, Environment};
+use crate::simulated::plan::role;
 use lockswap_locks::{for_each_lock, RawLock, RawRwLock};
 use lockswap_platform::{Native, Ns};
 use lockswap_workloads::crew::Place;
-use lockswap_workloads::direct::{Direct, DirectRw};
+use lockswap_workloads::direct::{choose, Direct, DirectRw};
 use lockswap_workloads::hardware::{Hardware, Seat};
 use lockswap_workloads::report::Report;
 use lockswap_workloads::workload::Workload;
@@ -19,7 +20,7 @@ use std::time::Duration;
 pub struct Run {
     /// What the threads do.
     pub workload: Workload,
-    /// The lock's id.
+    /// The lock, perhaps with parameters.
     pub lock: String,
     /// Thread i is pinned to the i-th, and again from the first.
     pub cpus: Vec<usize>,
@@ -40,12 +41,12 @@ impl Run {
         on_lock(self, &crew).ok_or_else(|| format!("no lock '{}'", self.lock))?
     }
 
-    /// Makes it in a child of `program`, which takes about `time`.
+    /// Makes it in a child of `program` that runs in `environment`, which takes about `time`.
     ///
     /// # Errors
     /// The child cannot be started, fails, hangs, or prints something else than its numbers.
-    pub fn measured(&self, program: &Path, time: Ns) -> io::Result<Report> {
-        let mut command = child::command(program, child::VALIDATE, &Vec::new());
+    pub fn measured(&self, program: &Path, environment: &Environment, time: Ns) -> io::Result<Report> {
+        let mut command = child::command(program, child::VALIDATE, environment);
         command.arg(serde_json::to_string(self)?);
         child::numbers(command, Duration::from_nanos(time))
     }
@@ -55,7 +56,7 @@ impl Run {
 fn on_lock(run: &Run, crew: &Hardware) -> Option<Result<Report, String>> {
     macro_rules! dispatch {
         (mutex { $($mutex:literal => $lock:path,)* } rwlock { $($rwlock:literal => $rw:path,)* } spin { $($spins:tt)* }) => {
-            match (run.workload.wants_rwlocks(), run.lock.as_str()) {
+            match (run.workload.wants_rwlocks(), choose(role(&run.workload), &run.lock)?) {
                 $((false, $mutex) => {
                     use $lock as Lock;
                     Some(on_mutex::<Lock<Native>>(&run.workload, crew))
@@ -77,7 +78,7 @@ fn on_mutex<L: RawLock<Native>>(workload: &Workload, crew: &Hardware) -> Result<
         Workload::Counter(config) => counter::run::<Native, _>(config, crew, &lock.0),
         Workload::Kv(config) => kv::run::<Native, _>(config, crew, &lock.0),
         Workload::Ncs(config) => ncs::run::<Native, _>(config, crew, &lock.0),
-        Workload::Epochs(_) | Workload::Readers(_) => {
+        Workload::Epochs(_) | Workload::Shares(_) | Workload::Readers(_) => {
             return Err("not a workload of mutexes that can be called directly".into());
         }
     })

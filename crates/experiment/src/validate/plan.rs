@@ -1,5 +1,6 @@
 //! What is to be compared, checked before anything runs.
 
+use lockswap_locks::parameters;
 use lockswap_locks::registry::{Role, ENTRIES};
 use lockswap_platform::Ns;
 use lockswap_sim::host::Found;
@@ -14,7 +15,18 @@ use crate::simulated::plan::{doubling, role, Settings};
 
 /// Locks of all families, the well-known ones.
 const MUTEXES: [&str; 12] = [
-    "ttas", "backoff", "ticket", "twa", "futex", "mcs_spin", "mcs_stp", "clh_spin", "k42", "hemlock", "cna", "shfllock",
+    "ttas",
+    "backoff",
+    "ticket",
+    "twa",
+    "futex",
+    "mcs_spin",
+    "mcs_stp-barging",
+    "clh_spin",
+    "k42",
+    "hemlock",
+    "cna",
+    "shfllock",
 ];
 
 /// A workload with so many threads, on these locks.
@@ -25,7 +37,7 @@ pub struct Case {
     pub workload: Workload,
     /// How many threads.
     pub threads: u32,
-    /// The ids of the locks.
+    /// The locks, perhaps with parameters.
     pub locks: Vec<String>,
 }
 
@@ -77,7 +89,7 @@ pub struct Plan {
 pub struct Wanted {
     /// Workloads, see [`workload`], and how they were written.
     pub workloads: Vec<(String, Workload)>,
-    /// The ids of locks of any role.
+    /// Locks of any role, perhaps with parameters.
     pub locks: Vec<String>,
     /// All locks.
     pub all: bool,
@@ -100,6 +112,11 @@ pub struct Wanted {
 /// The ids of the locks that can be called directly: those of the catalogue, not glibc's.
 pub fn callable(role: Role) -> impl Iterator<Item = &'static str> {
     ENTRIES.iter().filter(move |entry| entry.role == role && !entry.path.is_empty()).map(|entry| entry.info.id)
+}
+
+/// Whether `lock` names one of those, with parameters or without.
+pub fn is_callable(role: Role, lock: &str) -> bool {
+    parameters::read(role, lock).is_ok_and(|named| !named.entry.path.is_empty())
 }
 
 /// Reads `NAME:KEY=VALUE:KEY=VALUE`.
@@ -137,7 +154,7 @@ impl Plan {
         let mut cases = Vec::new();
         for (text, workload) in wanted.workloads {
             let role = role(&workload);
-            let of_role = |lock: &&String| callable(role).any(|id| id == lock.as_str());
+            let of_role = |lock: &&String| is_callable(role, lock);
             let locks: Vec<String> = match (wanted.all || role == Role::RwLock, wanted.locks.is_empty()) {
                 (_, false) => wanted.locks.iter().filter(of_role).cloned().collect(),
                 (true, _) => callable(role).map(str::to_owned).collect(),

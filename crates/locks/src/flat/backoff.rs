@@ -1,22 +1,27 @@
-//! Test-and-set lock with bounded exponential back-off (Anderson, TPDS 1(1), 1990; Mellor-Crummey, Scott, TOCS 9(1),
-//! 1991, section 2.1).
+//! Test-and-test-and-set lock with exponential back-off (Anderson, TPDS 1(1), 1990; Mellor-Crummey, Scott, TOCS 9(1), 1991,
+//! section 2.1), with the bounds of the study (Guiroux, Lachaize, Quéma, ATC 2016).
 //!
-//!   word: FREE | HELD        a waiter that lost stays away for 8, 16, 32 ... 2048 pauses
+//!   word: FREE | HELD        a waiter that finds it held stays away for 512, 1024, 2048 ... 2^20 pauses
 //!
 //! Fairness: none; whoever comes late backs off least. Space: one word. Hand-off: whoever swaps first.
+//!
+//! Deviation: a waiter that has stayed away for `PATIENCE` pauses in all, half a second or more, waits as in any other wait
+//! of ours, which leaves the CPU in the end: a waiter of real-time priority that only spun could keep the holder from
+//! running for ever.
 
 use crate::info::{ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::parameters::{Default, Parameter, Parameters, Setting, Values};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::Platform;
 
 use super::ttas::TtasWord;
 
-/// First back-off, pause instructions.
-const SHORTEST: u32 = 8;
-/// Longest back-off, pause instructions: about 20 us on the machines this was tuned on.
-const LONGEST: u32 = 2048;
-/// Back-offs before the waiter starts to yield and nap: about 200 us in all.
-const ROUNDS: u32 = 16;
+/// The first back-off, pause instructions.
+const SHORTEST: u32 = 1 << 9;
+/// The longest back-off, pause instructions: 3 ms or more.
+const LONGEST: u32 = 1 << 20;
+/// Pauses after which a waiter leaves the CPU to others.
+const PATIENCE: u32 = 1 << 25;
 
 /// The lock with the encoding of its word as a parameter (see [`TtasWord`]).
 #[repr(transparent)]
@@ -40,15 +45,18 @@ impl<P: Platform, const FREE: u32, const HELD: u32> BackoffWord<P, FREE, HELD> {
     fn lock_contended(&self) {
         // SAFETY: the lock needs no context.
         let try_lock = || unsafe { self.inner.try_lock(&()) };
-        let mut delay = SHORTEST;
-        for _ in 0..ROUNDS {
+        let longest = Setting::Longest.number::<P>(LONGEST);
+        let patience = Setting::Patience.number::<P>(PATIENCE);
+        let mut delay = Setting::Shortest.number::<P>(SHORTEST).min(longest);
+        let mut waited = 0_u32;
+        while waited < patience {
             P::relax(delay);
             if try_lock() {
                 return;
             }
-            delay = (delay * 2).min(LONGEST);
+            waited = waited.saturating_add(delay);
+            delay = (delay * 2).min(longest);
         }
-        // The holder is away for long: leave it the CPU.
         P::spin_map(|| try_lock().then_some(()));
     }
 }
@@ -61,11 +69,37 @@ unsafe impl<P: Platform, const FREE: u32, const HELD: u32> RawLock<P> for Backof
         waiting: WaitingPolicy::Spin,
         fairness: Fairness::Unfair,
         timed: Timed::Poll,
-        summary: "test-and-set with bounded exponential back-off",
+        summary: "test-and-test-and-set whose waiters stay away for longer and longer",
         paper: "Anderson: TPDS 1(1), 1990",
         by_priority: ByPriority::Barging,
-        keeps_up: true,
         ..LockInfo::PLAIN
+    };
+    const PARAMETERS: Parameters = Parameters {
+        own: &[
+            Parameter {
+                key: "shortest",
+                values: Values::Number(Setting::Shortest, 1, 1 << 30, "pauses"),
+                default: Default::Number(SHORTEST),
+                summary: "first back-off of a waiter",
+                source: "Guiroux, Lachaize, Quema: ATC 2016; 8 is better where sections are short and CPUs few",
+            },
+            Parameter {
+                key: "longest",
+                values: Values::Number(Setting::Longest, 1, 1 << 30, "pauses"),
+                default: Default::Number(LONGEST),
+                summary: "longest back-off of a waiter, which doubles until then",
+                source: "Guiroux, Lachaize, Quema: ATC 2016; 2048 is better where sections are short and CPUs few",
+            },
+            Parameter {
+                key: "patience",
+                values: Values::Number(Setting::Patience, 0, 1 << 30, "pauses"),
+                default: Default::Number(PATIENCE),
+                summary: "pauses in all after which a waiter watches the lock, then leaves the CPU to others",
+                source:
+                    "ours, so that a real-time waiter cannot block the holder; the published lock has no such bound",
+            },
+        ],
+        inside: &[],
     };
     type Ctx = ();
 

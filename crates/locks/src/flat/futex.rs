@@ -8,6 +8,7 @@
 //! none, the lock becomes free. Waiters spin on the lock's line for a bounded time, then sleep in the kernel.
 
 use crate::info::{ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::parameters::{Default, Parameter, Parameters, Setting, Values};
 use crate::{adaptive, IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::{AtomicInt, Deadline, Ordering, Platform, Wake};
 
@@ -22,6 +23,7 @@ const CONTENDED: u32 = 2;
 
 /// Most rounds that a waiter spins: about 20 us on the machines this was tuned on, the price of a park and a wake-up.
 const MOST_SPINS: u32 = 1_000;
+
 /// The lock.
 #[repr(C)]
 pub struct Futex<P: Platform> {
@@ -42,7 +44,8 @@ impl<P: Platform> Futex<P> {
         // Relaxed: a hint; racing updates lose one sample.
         let experience = self.spins.load(Ordering::Relaxed);
         let mut rounds = 0;
-        let outcome = P::spin_map_bounded(adaptive::budget::<P>(experience, MOST_SPINS), || {
+        let most = Setting::Longest.number::<P>(MOST_SPINS);
+        let outcome = P::spin_map_bounded(adaptive::budget::<P>(experience, most), || {
             rounds += 1;
             self.acquire_free(HELD).then_some(rounds)
         });
@@ -81,6 +84,16 @@ unsafe impl<P: Platform> RawLock<P> for Futex<P> {
         by_priority: ByPriority::Kernel,
         keeps_up: true,
         ..LockInfo::PLAIN
+    };
+    const PARAMETERS: Parameters = Parameters {
+        own: &[Parameter {
+            key: "longest",
+            values: Values::Number(Setting::Longest, 0, 1_000_000, "looks"),
+            default: Default::Number(MOST_SPINS),
+            summary: "most looks at the lock before a waiter sleeps; how many it takes is learnt",
+            source: "about 20 us on the machines that this was tuned on, the price of a sleep and a wake-up",
+        }],
+        inside: &[],
     };
     type Ctx = ();
 

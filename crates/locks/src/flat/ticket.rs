@@ -13,6 +13,7 @@
 use super::CYCLES_PER_PAUSE;
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::numa::cohort::DetectWaiters;
+use crate::parameters::{Default, Parameter, Parameters, Setting, Values};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::{AtomicInt, Ordering, Platform};
 
@@ -44,14 +45,23 @@ impl<P: Platform, const BASE: u32, const LOOKS: u32> TicketLock<P, BASE, LOOKS> 
     #[cold]
     #[inline(never)]
     fn wait_for(&self, number: u32) {
-        for _ in 0..LOOKS {
-            match self.ahead_of(number) {
-                0 => return,
-                1 => P::relax(NEXT_IN_LINE.min(BASE)),
-                ahead => P::relax(ahead.min(MOST_AHEAD) * BASE),
-            }
+        if LOOKS != 0 && self.wait_backing_off(number) {
+            return;
         }
         P::spin_map(|| (self.ahead_of(number) == 0).then_some(()));
+    }
+
+    /// Looks `LOOKS` times. Returns whether the ticket is served.
+    fn wait_backing_off(&self, number: u32) -> bool {
+        let base = Setting::Base.number::<P>(BASE);
+        for _ in 0..LOOKS {
+            match self.ahead_of(number) {
+                0 => return true,
+                1 => P::relax(NEXT_IN_LINE.min(base)),
+                ahead => P::relax(ahead.min(MOST_AHEAD) * base),
+            }
+        }
+        false
     }
 
     /// Whether somebody has drawn a ticket behind the holder's. Only the holder asks.
@@ -77,6 +87,20 @@ unsafe impl<P: Platform, const BASE: u32, const LOOKS: u32> RawLock<P> for Ticke
         },
         paper: if LOOKS == 0 { "Reed, Kanodia: CACM 22(2), 1979" } else { "David, Guerraoui, Trigonakis: SOSP 2013" },
         ..LockInfo::PLAIN
+    };
+    const PARAMETERS: Parameters = Parameters {
+        own: if LOOKS == 0 {
+            &[]
+        } else {
+            &[Parameter {
+                key: "base",
+                values: Values::Number(Setting::Base, 0, 100_000, "pauses"),
+                default: Default::Number(BASE),
+                summary: "back-off of a waiter after each look, for each thread ahead of it",
+                source: "libslock: 512 cycles for ticket-ls, 120 for hticket-ls; a pause is taken for 40",
+            }]
+        },
+        inside: &[],
     };
     type Ctx = ();
 

@@ -16,6 +16,7 @@
 
 use super::CYCLES_PER_PAUSE;
 use crate::info::{ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::parameters::{Default, Parameter, Parameters, Setting, Values};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use core::marker::PhantomData;
 use lockswap_platform::{AtomicInt, Ordering, Platform};
@@ -28,6 +29,8 @@ pub trait Contend: Send + Sync + 'static {
     const SUMMARY: &'static str;
     /// Where the flavour comes from.
     const PAPER: &'static str;
+    /// What users may choose.
+    const PARAMETERS: Parameters = Parameters::NONE;
     /// Changes `word` from `FREE` to `HELD`, with Acquire order.
     fn acquire<P: Platform, const FREE: u32, const HELD: u32>(word: &P::U32);
 }
@@ -65,16 +68,36 @@ impl<const SHORTEST: u32, const LONGEST: u32> Contend for ReadsAndBacksOff<SHORT
     const ID: &'static str = "ttas-ls";
     const SUMMARY: &'static str = "test-and-test-and-set with a random back-off after each lost race";
     const PAPER: &'static str = "David, Guerraoui, Trigonakis: SOSP 2013";
+    const PARAMETERS: Parameters = Parameters {
+        own: &[
+            Parameter {
+                key: "shortest",
+                values: Values::Number(Setting::Shortest, 1, 100_000, "pauses"),
+                default: Default::Number(SHORTEST),
+                summary: "limit of the first random back-off of an acquisition",
+                source: "libslock: 100 cycles; a pause is taken for 40",
+            },
+            Parameter {
+                key: "longest",
+                values: Values::Number(Setting::Longest, 1, 100_000, "pauses"),
+                default: Default::Number(LONGEST),
+                summary: "up to this the limit doubles",
+                source: "libslock: 1000 cycles; a pause is taken for 40",
+            },
+        ],
+        inside: &[],
+    };
 
     fn acquire<P: Platform, const FREE: u32, const HELD: u32>(word: &P::U32) {
-        let mut limit = SHORTEST;
+        let longest = Setting::Longest.number::<P>(LONGEST);
+        let mut limit = Setting::Shortest.number::<P>(SHORTEST);
         loop {
             P::spin_map(|| is_free::<P, FREE>(word).then_some(()));
             if exchange::<P, FREE, HELD>(word) {
                 return;
             }
             P::relax(P::choose(limit));
-            limit = (limit * 2).min(LONGEST);
+            limit = (limit * 2).min(longest);
         }
     }
 }
@@ -152,6 +175,7 @@ unsafe impl<P: Platform, const FREE: u32, const HELD: u32, C: Contend> RawLock<P
         keeps_up: true,
         ..LockInfo::PLAIN
     };
+    const PARAMETERS: Parameters = C::PARAMETERS;
     type Ctx = ();
 
     fn new() -> Self {

@@ -10,6 +10,7 @@
 //! Deviations: slots lie 15 words apart for consecutive tickets, so that neighbours do not share a cache line.
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::parameters::{Default, Parameter, Parameters, Setting, Values};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::{AtomicInt, Ordering, Platform, SharedTable};
 
@@ -52,15 +53,17 @@ impl<P: Platform, const NEAR: u32> TwaLock<P, NEAR> {
     #[cold]
     #[inline(never)]
     fn wait_for(&self, number: u32) {
-        if self.ahead_of(number) > NEAR {
-            self.come_near(number);
+        let near = Setting::Near.number::<P>(NEAR);
+        if self.ahead_of(number) > near {
+            self.come_near(number, near);
         }
         P::spin_map(|| (self.ahead_of(number) == 0).then_some(()));
     }
 
-    /// Waits until at most `NEAR` tickets are ahead, and looks at `serving` only after a change of the slot.
-    fn come_near(&self, number: u32) {
-        let slot = slot::<P>(self.address(), number);
+    /// Waits until at most `near` tickets are ahead, and looks at `serving` only after a change of the slot that is counted up
+    /// then.
+    fn come_near(&self, number: u32, near: u32) {
+        let slot = slot::<P>(self.address(), number.wrapping_sub(near).wrapping_add(NEAR));
         let mut seen = None;
         P::spin_map(|| {
             // ORDER(approach): Acquire pairs with the Release in `unlock`: who sees the slot counted up for its ticket
@@ -69,7 +72,7 @@ impl<P: Platform, const NEAR: u32> TwaLock<P, NEAR> {
             if seen.replace(count) == Some(count) {
                 return None;
             }
-            (self.ahead_of(number) <= NEAR).then_some(())
+            (self.ahead_of(number) <= near).then_some(())
         });
     }
 }
@@ -85,6 +88,16 @@ unsafe impl<P: Platform, const NEAR: u32> RawLock<P> for TwaLock<P, NEAR> {
         summary: "a ticket lock whose distant waiters watch a table that all locks share",
         paper: "Dice, Kogan: Euro-Par 2019, listing 1",
         ..LockInfo::PLAIN
+    };
+    const PARAMETERS: Parameters = Parameters {
+        own: &[Parameter {
+            key: "near",
+            values: Values::Number(Setting::Near, 1, 1_000_000, "tickets"),
+            default: Default::Number(NEAR),
+            summary: "waiters with at most so many tickets ahead watch the lock, the others the waiting array",
+            source: "Dice, Kogan: Euro-Par 2019, listing 1",
+        }],
+        inside: &[],
     };
     type Ctx = ();
 

@@ -13,11 +13,12 @@
 //!
 //! Deviations. The passive list travels with the lock from node to node instead of being a part of it, so that the lock is
 //! one word. A waiter counts as the last one until the next has linked in: no release waits in order to set one aside. In
-//! the `_stp` flavour there is a word in front of the queue, whose holder is only the next to compete for it (see [`Stp`]).
+//! the `_stp-barging` flavour, which is ours, there is a word in front of the queue, whose holder is only the next to compete
+//! for it (see [`Barging`]).
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::parameters::{Default, Parameter, Parameters, Setting, Values};
-use crate::queue::stp::{Stp, PATIENCE};
+use crate::queue::barging::{Barging, PATIENCE};
 use crate::waiting::{Spin, SpinThenPark, Waiting, WAITING};
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
 use core::marker::PhantomData;
@@ -137,9 +138,11 @@ pub struct Malthusian<P: Platform, W, const FAIRNESS: u32> {
 
 /// Waiters spin.
 pub type MalthSpin<P> = Malthusian<P, Spin, 1024>;
-/// Waiters spin, then park. The draw is for the place at the head of the queue, which changes hands far less often than
-/// the lock.
-pub type MalthStp<P> = Stp<P, Malthusian<P, SpinThenPark, 4>, PATIENCE>;
+/// Waiters spin, then park.
+pub type MalthStp<P> = Malthusian<P, SpinThenPark, 1024>;
+/// The same below a word that running threads may take. The draw is for the place at the head of the queue, which changes
+/// hands far less often than the lock.
+pub type MalthStpBarging<P> = Barging<P, Malthusian<P, SpinThenPark, 4>, PATIENCE>;
 
 impl<P: Platform, W: Waiting, const FAIRNESS: u32> Malthusian<P, W, FAIRNESS> {
     /// Puts `heir` behind the holder, before the rest of the main queue.

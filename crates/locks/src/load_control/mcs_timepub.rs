@@ -20,6 +20,7 @@
 //! many more threads than CPUs; here one that has waited for long insists, and the hand-off then waits for it.
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::parameters::{Default, Parameter, Parameters, Setting, Values};
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
 use core::marker::PhantomData;
 use core::ptr::{from_ref, null, null_mut};
@@ -64,6 +65,17 @@ impl Times for Published {
     const PATIENCE: Ns = 50_000;
     const MOST_LET_GO: u32 = 1_000;
     const INSISTS_AFTER: Ns = 200_000_000;
+}
+
+/// One of the times that users may choose.
+const fn time(
+    key: &'static str,
+    setting: Setting,
+    default: Ns,
+    summary: &'static str,
+    source: &'static str,
+) -> Parameter {
+    Parameter { key, values: Values::Time(setting), default: Default::Time(default), summary, source }
 }
 
 /// The queue node of one acquisition.
@@ -138,10 +150,12 @@ impl<P: Platform> Node<P> {
 
     /// Waits in the queue until the status is GRANTED or OUT, which it returns, or ABANDONED at `deadline`.
     fn wait<T: Times>(&self, deadline: Option<Deadline>) -> u32 {
-        let mut leave_at = after::<P>(T::MAX_CS_TIME).at;
+        let update = Setting::Update.time::<P>(T::UPDATE_DELAY);
+        let section = Setting::Section.time::<P>(T::MAX_CS_TIME);
+        let mut leave_at = after::<P>(section).at;
         loop {
             let decided = || Some(self.status()).filter(|status| *status != WAITING);
-            if let Some(status) = P::spin_map_until(after::<P>(T::UPDATE_DELAY / 2), decided) {
+            if let Some(status) = P::spin_map_until(after::<P>(update / 2), decided) {
                 return status;
             }
             self.publish_time();
@@ -156,11 +170,11 @@ impl<P: Platform> Node<P> {
             if left == 0 {
                 return ABANDONED;
             }
-            P::spin_map_until(after::<P>(T::MAX_CS_TIME.min(left)), || (self.status() == OUT).then_some(()));
+            P::spin_map_until(after::<P>(section.min(left)), || (self.status() == OUT).then_some(()));
             self.publish_time();
             // A failure means OUT, which the next look finds.
             let _ = self.status.compare_exchange(ABANDONED, WAITING, Ordering::Relaxed);
-            leave_at = after::<P>(T::PATIENCE).at;
+            leave_at = after::<P>(Setting::Patience.time::<P>(T::PATIENCE)).at;
         }
     }
 
@@ -215,7 +229,7 @@ impl<P: Platform, T: Times> McsTp<P, T> {
     #[cold]
     #[inline(never)]
     fn lock_contended(&self, cx: &Node<P>, mut predecessor: *mut Node<P>, deadline: Option<Deadline>) -> bool {
-        let insists_at = after::<P>(T::INSISTS_AFTER).at;
+        let insists_at = after::<P>(Setting::Insist.time::<P>(T::INSISTS_AFTER)).at;
         while !predecessor.is_null() {
             let insists = now::<P>() >= insists_at;
             // SAFETY: the predecessor is not let go until a release has seen its `next`.
@@ -261,6 +275,39 @@ unsafe impl<P: Platform, T: Times> RawLock<P> for McsTp<P, T> {
         paper: "He, Scherer, Scott: HiPC 2005, MCS-TP",
         ..LockInfo::PLAIN
     };
+    const PARAMETERS: Parameters = Parameters {
+        own: &[
+            time(
+                "update",
+                Setting::Update,
+                T::UPDATE_DELAY,
+                "a waiter that has not looked for so long is passed over; waiters look twice as often",
+                "He, Scherer, Scott: HiPC 2005",
+            ),
+            time(
+                "section",
+                Setting::Section,
+                T::MAX_CS_TIME,
+                "the longest critical section: a waiter that has waited for longer leaves the CPU for as long",
+                "He, Scherer, Scott: HiPC 2005",
+            ),
+            time(
+                "patience",
+                Setting::Patience,
+                T::PATIENCE,
+                "how long a waiter waits that has been away, before it leaves the CPU again",
+                "He, Scherer, Scott: HiPC 2005",
+            ),
+            time(
+                "insist",
+                Setting::Insist,
+                T::INSISTS_AFTER,
+                "a waiter that has waited for so long in all is not passed over any more",
+                "chosen here; the paper's waiters may be passed over without end",
+            ),
+        ],
+        inside: &[],
+    };
     type Ctx = Node<P>;
 
     fn new() -> Self {
@@ -303,7 +350,7 @@ unsafe impl<P: Platform, T: Times> RawLock<P> for McsTp<P, T> {
     #[cold]
     #[inline(never)]
     unsafe fn hand_over(&self, cx: &Node<P>) {
-        let oldest = now::<P>().saturating_sub(T::UPDATE_DELAY);
+        let oldest = now::<P>().saturating_sub(Setting::Update.time::<P>(T::UPDATE_DELAY));
         let mut node = from_ref(cx);
         let mut let_go = 0;
         // The first of the nodes that are let go only at the end.

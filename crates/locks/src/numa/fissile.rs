@@ -15,6 +15,7 @@
 
 use super::cna::{Cna, Node};
 use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::parameters::{Default, Parameter, Parameters, Setting, Values};
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::{AtomicInt, Ordering, Platform};
 
@@ -56,7 +57,7 @@ impl<P: Platform, const PATIENCE: u32> FissileLock<P, PATIENCE> {
         // SAFETY: a fresh node that stays until the CNA lock is released, and then nobody looks at it.
         unsafe { self.queue.lock(&node) };
         let acquire = || self.acquire_free().then_some(());
-        if P::spin_map_bounded(PATIENCE, acquire).is_none() {
+        if P::spin_map_bounded(Setting::Patience.number::<P>(PATIENCE), acquire).is_none() {
             self.impatient.store(IMPATIENT, Ordering::Relaxed);
             P::spin_map(acquire);
             self.impatient.store(PATIENT, Ordering::Relaxed);
@@ -78,6 +79,16 @@ unsafe impl<P: Platform, const PATIENCE: u32> RawLock<P> for FissileLock<P, PATI
         paper: "Dice, Kogan: NETYS 2020",
         asks: Asks::LOCALITY,
         ..LockInfo::PLAIN
+    };
+    const PARAMETERS: Parameters = Parameters {
+        own: &[Parameter {
+            key: "patience",
+            values: Values::Number(Setting::Patience, 0, 1_000_000, "looks"),
+            default: Default::Number(PATIENCE),
+            summary: "looks of the head of the queue at the lock before newcomers may not pass it any more",
+            source: "about 1 us, some hand-offs between CPUs, on the machines that this was tuned on",
+        }],
+        inside: &[<Cna<P> as RawLock<P>>::PARAMETERS],
     };
     type Ctx = ();
 

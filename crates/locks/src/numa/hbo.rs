@@ -11,6 +11,7 @@
 //! `GT` variant): the threads of one node watch one word.
 
 use crate::info::{Asks, ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::parameters::{Default, Parameter, Parameters, Setting, Values};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::{AtomicInt, Clock, Deadline, Ns, Ordering, Platform};
 
@@ -20,6 +21,17 @@ const FREE: u32 = 0;
 const LOCAL: (u32, u32) = (8, 256);
 /// First and longest back-off while a thread of another node holds the lock, pauses.
 const REMOTE: (u32, u32) = (256, 1024);
+
+/// One of the limits of the back-off.
+const fn limit(key: &'static str, setting: Setting, default: u32, summary: &'static str) -> Parameter {
+    Parameter {
+        key,
+        values: Values::Number(setting, 0, 100_000, "pauses"),
+        default: Default::Number(default),
+        summary,
+        source: "tuned here, as the paper tunes its own to its machine",
+    }
+}
 
 /// The lock. A waiter backs off `ROUNDS` times, then watches the lock for `PATIENCE` ns, then becomes impatient.
 #[repr(C)]
@@ -59,18 +71,24 @@ impl<P: Platform, const ROUNDS: u32, const PATIENCE: Ns> HboLock<P, ROUNDS, PATI
     #[cold]
     #[inline(never)]
     fn lock_contended(&self) {
+        let limits = |shortest: Setting, longest: Setting, default: (u32, u32)| {
+            (shortest.number::<P>(default.0), longest.number::<P>(default.1))
+        };
+        let local = limits(Setting::Shortest, Setting::Longest, LOCAL);
+        let remote = limits(Setting::RemoteShortest, Setting::RemoteLongest, REMOTE);
         let mut delay = 0;
         for _ in 0..ROUNDS {
             // Relaxed: decides how long to stay away.
             let is_local = self.holder.load(Ordering::Relaxed) == P::node() + 1;
-            let (shortest, longest) = if is_local { LOCAL } else { REMOTE };
-            delay = (delay * 2).clamp(shortest, longest);
+            let (shortest, longest) = if is_local { local } else { remote };
+            delay = (delay * 2).max(shortest).min(longest);
             P::relax(delay);
             if self.attempt() {
                 return;
             }
         }
-        let deadline = Deadline { clock: Clock::Monotonic, at: P::now(Clock::Monotonic) + PATIENCE };
+        let deadline =
+            Deadline { clock: Clock::Monotonic, at: P::now(Clock::Monotonic) + Setting::Patience.time::<P>(PATIENCE) };
         if P::spin_map_until(deadline, || self.attempt().then_some(())).is_none() {
             self.lock_impatiently();
         }
@@ -98,6 +116,32 @@ unsafe impl<P: Platform, const ROUNDS: u32, const PATIENCE: Ns> RawLock<P> for H
         asks: Asks::LOCALITY,
         by_priority: ByPriority::Barging,
         ..LockInfo::PLAIN
+    };
+    const PARAMETERS: Parameters = Parameters {
+        own: &[
+            limit(
+                "shortest",
+                Setting::Shortest,
+                LOCAL.0,
+                "first back-off while a thread of the same NUMA node holds the lock",
+            ),
+            limit("longest", Setting::Longest, LOCAL.1, "up to this it doubles"),
+            limit(
+                "remote-shortest",
+                Setting::RemoteShortest,
+                REMOTE.0,
+                "first back-off while a thread of another NUMA node holds the lock",
+            ),
+            limit("remote-longest", Setting::RemoteLongest, REMOTE.1, "up to this that doubles"),
+            Parameter {
+                key: "patience",
+                values: Values::Time(Setting::Patience),
+                default: Default::Time(PATIENCE),
+                summary: "how long a waiter watches the lock, after its back-off, before it is served in order",
+                source: "chosen here: many time slices of the scheduler; the paper counts attempts",
+            },
+        ],
+        inside: &[],
     };
     type Ctx = ();
 

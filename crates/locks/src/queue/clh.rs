@@ -5,7 +5,7 @@
 //!
 //! Fairness: first come, first served. Space: one pointer, plus a node per acquisition. Hand-off: the holder writes its
 //! own node. Each waiter spins on its predecessor's line; in the `_stp` flavour it then parks on its own, whose address it
-//! leaves in its predecessor's node, and there is a word in front of the queue (see [`Stp`]). The `-ls` flavour is
+//! leaves in its predecessor's node. The `-ls` flavour is
 //! that of libslock (David, Guerraoui, Trigonakis, SOSP 2013): pauses between two looks.
 //!
 //! Deviations. A node does not migrate to the successor: the successor marks the predecessor's node FREE when it has seen
@@ -15,7 +15,6 @@
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::parameters::{spins, Parameters};
-use crate::queue::stp::{Stp, PATIENCE};
 use crate::waiting::{LibslockSpin, Spin, SpinThenPark, Waiting, GRANTED, PARKED, WAITING};
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
 use core::marker::PhantomData;
@@ -109,10 +108,8 @@ pub struct Clh<P: Platform, W> {
 
 /// Waiters spin.
 pub type ClhSpin<P> = Clh<P, Spin>;
-/// Waiters spin, then park, and the lock is passed along the queue, sleepers included.
-pub type ClhQueue<P> = Clh<P, SpinThenPark>;
-/// Waiters spin, then park.
-pub type ClhStp<P> = Stp<P, ClhQueue<P>, PATIENCE>;
+/// Waiters spin, then park; the lock is passed along the queue, sleepers included.
+pub type ClhStp<P> = Clh<P, SpinThenPark>;
 /// Waiters spin with pauses.
 pub type ClhLs<P> = Clh<P, LibslockSpin>;
 

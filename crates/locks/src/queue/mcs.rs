@@ -4,15 +4,17 @@
 //!   [A holder]->[B waits]->[C waits]     null tail: free
 //!
 //! Fairness: first come, first served. Space: one pointer, plus a node per acquisition that lives until the release.
-//! Hand-off: the holder writes its successor's status. Each waiter spins on its own line, then parks in the `_stp`
-//! flavour, which has a word of its own in front of this queue (see [`Stp`]). The `-ls` flavour is that of libslock (David, Guerraoui, Trigonakis, SOSP 2013): pauses between two looks.
+//! Hand-off: the holder writes its successor's status. Each waiter spins on its own line. In the `_stp` flavour, which is
+//! that of the study (Guiroux, Lachaize, Quéma, ATC 2016), it spins as long as a round trip through a sleep takes, then
+//! parks. The `-ls` flavour is that of libslock (David, Guerraoui, Trigonakis, SOSP 2013): pauses between two looks. The
+//! `_stp-barging` flavour, which is ours, lets running threads overtake a queue whose head sleeps (see [`Barging`]).
 //!
 //! Deviations. The status is written only by a thread that waits. libslock also prefetches the node for writing.
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::numa::cohort::DetectWaiters;
 use crate::parameters::Parameters;
-use crate::queue::stp::{Stp, PATIENCE};
+use crate::queue::barging::{Barging, PATIENCE};
 use crate::waiting::{LibslockSpin, Spin, SpinThenPark, Waiting, WAITING};
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
 use core::marker::PhantomData;
@@ -64,10 +66,10 @@ pub struct Mcs<P: Platform, W> {
 
 /// Waiters spin.
 pub type McsSpin<P> = Mcs<P, Spin>;
-/// Waiters spin, then park, and the lock is passed along the queue, sleepers included.
-pub type McsQueue<P> = Mcs<P, SpinThenPark>;
-/// Waiters spin, then park.
-pub type McsStp<P> = Stp<P, McsQueue<P>, PATIENCE>;
+/// Waiters spin, then park; the lock is passed along the queue, sleepers included.
+pub type McsStp<P> = Mcs<P, SpinThenPark>;
+/// The same below a word that running threads may take.
+pub type McsStpBarging<P> = Barging<P, McsStp<P>, PATIENCE>;
 /// Waiters spin with pauses.
 pub type McsLs<P> = Mcs<P, LibslockSpin>;
 

@@ -1,82 +1,106 @@
 //! RON-plock (Lo et al., OSDI 2023, algorithm 3): RON for more threads than CPUs; those on one CPU take the lock as they
 //! come to run.
 //!
-//!   stop:  number of waiters | HERE | SERVED          of one CPU
+//!   WaitArray:  [0: came 7, left 7, MUST_WAIT]->[1: came 5, left 3, HAS_LOCK]-> ...     one element for each CPU
 //!
-//! The lock travels as in [`super::ron`]; it is handed to a stop, where any of the waiters may take it. Fairness: while
-//! somebody waits on a CPU, each other CPU gets the lock at most once before this one does; among the threads of one CPU
-//! chance decides. Space: a word and a line per CPU.
+//! The lock travels as in [`super::ron`], where it is also said why nobody is lost or passed. It is granted to a CPU: any
+//! thread that waits there may take it. Fairness: while somebody waits on a CPU, each other CPU gets the lock at most once
+//! before this one does; among the threads of one CPU chance decides. Space: a word, and two for each CPU. Waiters watch
+//! the element of their CPU and InUse.
 //!
-//! Deviations: those of [`super::ron`]. A thread lowers the number of waiters when it acquires the lock, not when it
-//! releases it, and leaves HERE behind instead, because it may release the lock on another CPU.
+//! Deviations: those of [`super::ron`] but for the last one. The paper's numWait counts the holder, too: a thread lowers it
+//! when it releases the lock, on the CPU where it raised it. Here a thread may be elsewhere by then, so numWait, which is
+//! came - left, falls when a wait ends. Only holders change `left`, which spares the atomic decrement: a hand-over takes
+//! two read-modify-writes, one when a thread comes and one when it takes the lock, where the paper's takes three.
 
-use super::ron::{Routed, Stops};
-use super::stop::Stop;
+use super::ron::{Routed, WaitArray};
+use super::{per_line, PerCpu};
+use crate::parameters::Parameters;
 use lockswap_platform::{AtomicInt, Ordering, Platform, MAX_RANKS};
 
-/// The lock has come to this stop.
-const SERVED: u32 = 1;
-/// The holder took the lock here.
-const HERE: u32 = 2;
-/// One waiter.
-const WAITER: u32 = 4;
-
-/// Stops for any number of threads; CPUs whose ranks are equal modulo `STOPS` share one.
+/// An element of WaitArray.
 #[repr(C)]
-pub struct Counts<P: Platform, const STOPS: usize>([Stop<P::U32>; STOPS]);
+struct PLock<P: Platform> {
+    /// How many threads have begun to wait here.
+    came: P::U32,
+    /// The paper's `lock` in the lower two bits, and above them how many of those threads wait no more.
+    ///
+    /// | bits      | meaning                                    | written by                        |
+    /// |-----------|--------------------------------------------|-----------------------------------|
+    /// | MUST_WAIT | the lock is elsewhere, or free             | the holder when it releases       |
+    /// | HAS_LOCK  | a thread that waits here may take the lock | the holder when it releases       |
+    /// | TAKEN     | one has: the holder                        | that thread                       |
+    lock: P::U32,
+}
 
-/// One stop per CPU, each for all threads of that CPU.
+const HAS_LOCK: u32 = 1;
+const TAKEN: u32 = 2;
+const BITS: u32 = 3;
+/// One thread that waits no more.
+const LEFT: u32 = 4;
+
+/// The WaitArray of algorithm 3.
+#[repr(C)]
+pub struct Counts<P: Platform, const N: usize>(PerCpu<PLock<P>, N>);
+
+/// WaitArray has an element for each CPU.
 pub type RonPlock<P> = Routed<P, Counts<P, MAX_RANKS>>;
 
-impl<P: Platform, const STOPS: usize> Stops<P> for Counts<P, STOPS> {
+impl<P: Platform, const N: usize> WaitArray<P> for Counts<P, N> {
     const ID: &'static str = "ron-plock";
     const SUMMARY: &'static str =
         "the lock travels along a route through the CPUs; on each, one of its waiters takes it";
     const PAPER: &'static str = "Lo et al.: OSDI 2023, alg. 3";
+    const PARAMETERS: Parameters = Parameters { own: &[per_line::<[u32; 2]>()], inside: &[] };
 
     fn new() -> Self {
-        Counts(core::array::from_fn(|_| Stop(P::U32::new(0))))
+        Counts(PerCpu::new(|| PLock { came: P::U32::new(0), lock: P::U32::new(0) }))
     }
 
-    fn enter(&self, _: usize, rank: usize) -> bool {
-        // ORDER(last look): SeqCst, see `Routed::travel`.
-        self.0[rank % STOPS].0.fetch_add(WAITER, Ordering::SeqCst);
-        true
+    fn enter(&self, _: usize, tsp_id: usize) -> Option<usize> {
+        // ORDER(last look): SeqCst, as said in `ron.rs`.
+        self.0.at::<P>(tsp_id).came.fetch_add(1, Ordering::SeqCst);
+        Some(tsp_id)
     }
 
-    fn take(&self, _: usize, rank: usize) -> bool {
-        let stop = &self.0[rank % STOPS].0;
-        // Relaxed: only decides whether the next access is worth its price.
-        // ORDER(travel): Acquire pairs with the Release in `serve`.
-        let taken =
-            stop.load(Ordering::Relaxed) & SERVED != 0 && stop.fetch_and(!SERVED, Ordering::Acquire) & SERVED != 0;
-        if taken {
-            // One waiter less, and HERE, which was not set.
-            stop.fetch_sub(WAITER - HERE, Ordering::Relaxed);
+    fn take_grant(&self, _: usize, element: usize) -> bool {
+        let lock = &self.0.at::<P>(element).lock;
+        // Relaxed: spares waiters an exchange that would fail.
+        let found = lock.load(Ordering::Relaxed);
+        // ORDER(grant): Acquire pairs with the Release in `grant`.
+        found & BITS == HAS_LOCK
+            && lock.compare_exchange(found, (found - HAS_LOCK + TAKEN).wrapping_add(LEFT), Ordering::Acquire).is_ok()
+    }
+
+    // Relaxed, here and below: only holders write `lock`, and each has synchronised with the one before.
+    fn leave(&self, _: usize, element: usize) {
+        let lock = &self.0.at::<P>(element).lock;
+        lock.store(lock.load(Ordering::Relaxed).wrapping_add(LEFT), Ordering::Relaxed);
+    }
+
+    fn forget_holder(&self, _: usize, element: usize) -> bool {
+        let lock = &self.0.at::<P>(element).lock;
+        let found = lock.load(Ordering::Relaxed);
+        let is_here = found & BITS == TAKEN;
+        if is_here {
+            lock.store(found - TAKEN, Ordering::Relaxed);
         }
-        taken
+        is_here
     }
 
-    // Relaxed, here, above and in `depart`: carries no data; the next holder has synchronised with this one, so that it
-    // does not take an old count for a waiter.
-    fn leave(&self, _: usize, rank: usize) {
-        self.0[rank % STOPS].0.fetch_sub(WAITER, Ordering::Relaxed);
+    fn has_waiter(&self, _: usize, element: usize) -> bool {
+        let PLock { came, lock } = self.0.at::<P>(element);
+        // ORDER(last look): SeqCst, as said in `ron.rs`.
+        let came = came.load(Ordering::SeqCst);
+        // The two counts agree in as many bits as `lock` has for its own.
+        came.wrapping_mul(LEFT) != lock.load(Ordering::Relaxed) & !BITS
     }
 
-    fn depart(&self, _: usize, rank: usize) -> bool {
-        let stop = &self.0[rank % STOPS].0;
-        // Relaxed: written by the thread that acquired the lock.
-        stop.load(Ordering::Relaxed) & HERE != 0 && stop.fetch_and(!HERE, Ordering::Relaxed) & HERE != 0
-    }
-
-    fn waits(&self, _: usize, rank: usize) -> bool {
-        // ORDER(last look): SeqCst, see `Routed::travel`.
-        self.0[rank % STOPS].0.load(Ordering::SeqCst) >= WAITER
-    }
-
-    fn serve(&self, _: usize, rank: usize) {
-        // ORDER(travel): Release pairs with the Acquire in `take`; publishes the critical section.
-        // LAST: the lock may be destroyed after this access.
-        self.0[rank % STOPS].0.fetch_or(SERVED, Ordering::Release);
+    fn grant(&self, _: usize, element: usize) {
+        let lock = &self.0.at::<P>(element).lock;
+        let found = lock.load(Ordering::Relaxed);
+        // ORDER(grant): Release pairs with the Acquire in `take_grant`; publishes the critical section.
+        // LAST: the lock may be destroyed after this store.
+        lock.store(found + HAS_LOCK, Ordering::Release);
     }
 }

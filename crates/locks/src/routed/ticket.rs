@@ -1,62 +1,63 @@
 //! RON-ticket (Lo et al., OSDI 2023, algorithm 2): RON for more threads than CPUs; those on one CPU queue up.
 //!
-//!   users:  the holder and all waiters
-//!   stops:  [0: next, serving]->[1: next, serving]-> ...      one for each CPU, in the order of the route
+//!   nWait:      the holder and all waiters
+//!   WaitArray:  [0: ticket 4, grant 4]->[1: ticket 9, grant 7]-> ...     one element for each CPU, in TSP order
 //!
-//! A thread that is not alone draws a ticket at the stop of its CPU. The holder follows the route from where it got the
-//! lock and lets one thread pass at the first stop that has waiters, the one where it got it last. Fairness: while somebody
-//! waits on a CPU, each other CPU gets the lock at most once before this one does, and a CPU's threads are served in order.
-//! Space: two words and a line per CPU. Each waiter watches its own CPU's line; one that is not the next there offers the
-//! CPU to others at each look.
+//! A thread that is not alone draws a ticket on its CPU. The holder looks through WaitArray in TSP order, from the element
+//! where it was granted the lock itself, and grants it to the next ticket of the first CPU with waiters. Fairness: while
+//! somebody waits on a CPU, each other CPU gets the lock at most once before this one does, and a CPU's threads are served
+//! in order. Space: a word, and two for each CPU. Waiters watch the element of their CPU; one that is not the next there
+//! offers the CPU to others at each look.
 //!
-//! Deviation: the holder goes on from the stop where it was served, even if it has moved since; only thus is it certain
-//! that the lock comes round. A releaser waits for a thread that has counted itself as a user but not drawn its ticket yet,
-//! as in the paper.
+//! Why nobody is lost or passed: nWait tells a release exactly whether somebody waits, or is about to draw a ticket, for
+//! which the release then waits, as in the paper. A thread finds nWait 0 only if nobody waits.
+//!
+//! Deviations. A thread's TSP_ID is read when it draws its ticket, not once in its life. The element where the lock is on
+//! its way has a mark, HERE, so that a holder that has moved goes on from there. Tickets begin with 0, not 1.
 
-use super::stop::{route_from, Stop};
+use super::{per_line, tsp_order, PerCpu};
 use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::parameters::Parameters;
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::{AtomicInt, Ordering, Platform, MAX_RANKS};
 
-/// The queue of one CPU.
+/// An element of WaitArray.
 #[repr(C)]
-struct Tickets<P: Platform> {
+struct TicketLock<P: Platform> {
     /// Tickets drawn.
-    next: P::U32,
-    /// Threads served.
-    serving: P::U32,
+    ticket: P::U32,
+    /// Tickets that were granted the lock, times [`GRANT`], and [`HERE`]. Only holders write it.
+    grant: P::U32,
 }
 
-/// The holder found the lock free.
-const NOWHERE: u32 = 0;
+/// The holder was granted the lock here.
+const HERE: u32 = 1;
+/// One ticket.
+const GRANT: u32 = 2;
 
-/// The lock; CPUs whose ranks are equal modulo `STOPS` share a stop. Numbers wrap around, which is sound for fewer than 2^32
-/// users.
+/// The lock. Numbers wrap around, which is sound for fewer than 2^31 waiters.
 #[repr(C)]
-pub struct Queues<P: Platform, const STOPS: usize> {
-    users: P::U32,
-    /// The holder's own: the rank where it was served plus 1, or [`NOWHERE`].
-    served_at: P::U32,
-    stops: [Stop<Tickets<P>>; STOPS],
+pub struct Queues<P: Platform, const N: usize> {
+    n_wait: P::U32,
+    wait_array: PerCpu<TicketLock<P>, N>,
 }
 
-/// One stop per CPU.
+/// WaitArray has an element for each CPU.
 pub type RonTicket<P> = Queues<P, MAX_RANKS>;
 
-impl<P: Platform, const STOPS: usize> Queues<P, STOPS> {
-    fn stop(&self, rank: usize) -> &Tickets<P> {
-        &self.stops[rank % STOPS].0
-    }
-
+impl<P: Platform, const N: usize> Queues<P, N> {
+    /// `spin_lock` of the paper, lines 7 to 11.
     #[cold]
     #[inline(never)]
     fn wait(&self) {
-        let stop = self.stop(P::rank() as usize);
-        // Relaxed: drawing a ticket publishes nothing; its atomicity makes it unique.
-        let mine = stop.next.fetch_add(1, Ordering::Relaxed);
+        let TicketLock { ticket, grant } = self.wait_array.at::<P>(P::rank() as usize);
+        // Relaxed: a ticket publishes nothing; that the addition is atomic makes it unique.
+        let mine = ticket.fetch_add(1, Ordering::Relaxed);
         P::spin_map(|| {
-            // ORDER(travel): Acquire pairs with the Release in `travel`.
-            let turns_left = mine.wrapping_add(1).wrapping_sub(stop.serving.load(Ordering::Acquire));
+            // ORDER(grant): Acquire pairs with the Release in `hand_over`.
+            let granted = grant.load(Ordering::Acquire) / GRANT;
+            // One that is not the next here lets another thread of this CPU run.
+            let turns_left = mine.wrapping_add(1).wrapping_sub(granted) % (u32::MAX / GRANT + 1);
             if turns_left > 1 {
                 P::yield_cpu();
             }
@@ -64,29 +65,40 @@ impl<P: Platform, const STOPS: usize> Queues<P, STOPS> {
         });
     }
 
-    /// Hands the lock to the next waiter along the route.
+    /// `spin_unlock` of the paper, lines 14 to 19: somebody waits.
     #[cold]
     #[inline(never)]
-    fn travel(&self, served_at: u32) {
-        let here = served_at.checked_sub(1).unwrap_or_else(P::rank);
-        // Relaxed: only the holder writes `serving`, and any value of `next` that differs from it tells of a waiter.
-        let waits = |rank: &usize| {
-            let stop = self.stop(*rank);
-            stop.next.load(Ordering::Relaxed) != stop.serving.load(Ordering::Relaxed)
+    fn hand_over(&self) {
+        // Relaxed, but for the last store: only holders write `grant`, and each has synchronised with the one before.
+        let holders = |tsp_id: &usize| {
+            let grant = &self.wait_array.at::<P>(*tsp_id).grant;
+            let found = grant.load(Ordering::Relaxed);
+            if found & HERE != 0 {
+                grant.store(found - HERE, Ordering::Relaxed);
+            }
+            found & HERE != 0
         };
-        let rank = P::spin_map(|| route_from::<P>(here as usize).find(waits));
-        // Relaxed: published to the next holder by the store below.
-        self.served_at.store(rank as u32 + 1, Ordering::Relaxed);
-        let serving = &self.stop(rank).serving;
-        let served = serving.load(Ordering::Relaxed);
-        // ORDER(travel): Release pairs with the Acquire in `wait`; publishes the critical section.
+        // The lock goes on from where its holder was granted it: nearly always the CPU that the holder is still on. A holder
+        // that found the lock free goes on from its CPU.
+        let here = P::rank() as usize;
+        let at = tsp_order::<P>(here).find(holders).unwrap_or(here);
+        // Relaxed: any number of tickets that is not that of grants tells of a waiter.
+        let has_waiter = |tsp_id: &usize| {
+            let TicketLock { ticket, grant } = self.wait_array.at::<P>(*tsp_id);
+            ticket.load(Ordering::Relaxed).wrapping_mul(GRANT) != grant.load(Ordering::Relaxed)
+        };
+        let next = P::spin_map(|| tsp_order::<P>(at + 1).find(has_waiter));
+        let grant = &self.wait_array.at::<P>(next).grant;
+        let granted = grant.load(Ordering::Relaxed).wrapping_add(GRANT);
+        // ORDER(grant): Release pairs with the Acquire in `wait`; publishes the critical section.
         // LAST: the lock may be destroyed after this store.
-        serving.store(served.wrapping_add(1), Ordering::Release);
+        grant.store(granted + HERE, Ordering::Release);
     }
 }
 
-// SAFETY: the user that found none is the holder, and each holder that is not the last user makes one waiter the next.
-unsafe impl<P: Platform, const STOPS: usize> RawLock<P> for Queues<P, STOPS> {
+// SAFETY: the thread that raised nWait from 0 is the holder, and each holder that does not lower it to 0 makes one waiter
+// the next.
+unsafe impl<P: Platform, const N: usize> RawLock<P> for Queues<P, N> {
     const INFO: LockInfo = LockInfo {
         id: "ron-ticket",
         family: Family::Routed,
@@ -98,56 +110,51 @@ unsafe impl<P: Platform, const STOPS: usize> RawLock<P> for Queues<P, STOPS> {
         asks: Asks::ROUTE,
         ..LockInfo::PLAIN
     };
+    const PARAMETERS: Parameters = Parameters { own: &[per_line::<[u32; 2]>()], inside: &[] };
     type Ctx = ();
 
     fn new() -> Self {
-        Queues {
-            users: P::U32::new(0),
-            served_at: P::U32::new(NOWHERE),
-            stops: core::array::from_fn(|_| Stop(Tickets { next: P::U32::new(0), serving: P::U32::new(0) })),
-        }
+        let element = || TicketLock { ticket: P::U32::new(0), grant: P::U32::new(0) };
+        Queues { n_wait: P::U32::new(0), wait_array: PerCpu::new(element) }
     }
 
     #[inline]
     unsafe fn lock(&self, (): &()) {
-        // ORDER(hand-off): Acquire pairs with the Release in `unlock` that left no user.
-        if self.users.fetch_add(1, Ordering::Acquire) != 0 {
+        // Line 6.
+        // ORDER(hand-off): Acquire pairs with the Release in `unlock` that made nWait 0.
+        if self.n_wait.fetch_add(1, Ordering::Acquire) != 0 {
             self.wait();
         }
     }
 
     #[inline]
     unsafe fn unlock(&self, (): &()) {
-        // Relaxed: the holder's own; the next holder acquires it with the lock.
-        let served_at = self.served_at.load(Ordering::Relaxed);
-        if served_at != NOWHERE {
-            self.served_at.store(NOWHERE, Ordering::Relaxed);
-        }
+        // Line 13.
         // ORDER(hand-off): Release pairs with the Acquire of the next acquisition; publishes the critical section.
-        // LAST: the lock may be destroyed after this access if no user is left.
-        if self.users.fetch_sub(1, Ordering::Release) != 1 {
-            self.travel(served_at);
+        // LAST: the lock may be destroyed after this access if nobody waits.
+        if self.n_wait.fetch_sub(1, Ordering::Release) != 1 {
+            self.hand_over();
         }
     }
 }
 
-// SAFETY: acquires only if there is no user.
-unsafe impl<P: Platform, const STOPS: usize> TryLock<P> for Queues<P, STOPS> {
+// SAFETY: acquires only if nobody holds the lock or waits.
+unsafe impl<P: Platform, const N: usize> TryLock<P> for Queues<P, N> {
     #[inline]
     unsafe fn try_lock(&self, (): &()) -> bool {
-        // Relaxed: only decides whether the exchange is worth its price.
+        // Relaxed: spares an exchange that would fail.
         // ORDER(hand-off): Acquire pairs with the Release in `unlock`.
-        self.users.load(Ordering::Relaxed) == 0 && self.users.compare_exchange(0, 1, Ordering::Acquire).is_ok()
+        self.n_wait.load(Ordering::Relaxed) == 0 && self.n_wait.compare_exchange(0, 1, Ordering::Acquire).is_ok()
     }
 }
 
 // SAFETY: the provided method.
-unsafe impl<P: Platform, const STOPS: usize> TimedLock<P> for Queues<P, STOPS> {}
+unsafe impl<P: Platform, const N: usize> TimedLock<P> for Queues<P, N> {}
 
-impl<P: Platform, const STOPS: usize> IsHeld for Queues<P, STOPS> {
+impl<P: Platform, const N: usize> IsHeld for Queues<P, N> {
     #[inline]
     fn is_held(&self) -> bool {
         // Relaxed: the answer says nothing about what the lock protects.
-        self.users.load(Ordering::Relaxed) != 0
+        self.n_wait.load(Ordering::Relaxed) != 0
     }
 }

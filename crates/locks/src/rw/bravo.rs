@@ -21,6 +21,7 @@
 //! not read again meanwhile. The announcement takes the inner lock's place there. Time is kept in units of 16 us, 16 bits.
 
 use crate::info::{Fairness, Family, LockInfo, Timed};
+use crate::parameters::{Default, Parameter, Parameters, Setting, Values};
 use crate::rw::rw_futex::RwFutex;
 use crate::rw::wait;
 use crate::{Preference, RawRwLock, TryUnlockRead};
@@ -40,7 +41,7 @@ const TIME: u32 = 1 << 16;
 /// The unit of time as a power of two, ns.
 const UNIT_LOG2: u32 = 14;
 /// How much longer than its last end took the bias stays away: bounds the slow-down by 1 / (N + 1) (paper, section 3).
-const INHIBIT: Ns = 9;
+const INHIBIT: u32 = 9;
 
 fn writers(state: u32) -> u32 {
     state / ONE_WRITER % (MOST_WRITERS + 1)
@@ -158,7 +159,8 @@ impl<P: Platform, L: TryUnlockRead<P>> Bravo<P, L> {
     #[inline]
     fn arrive(&self, spent: Option<Ns>) {
         let Some(spent) = spent else { return self.withdraw() };
-        let pause = (spent.saturating_mul(INHIBIT) >> UNIT_LOG2).min(Ns::from(TIME / 2 - 1)) as u32;
+        let inhibit = Ns::from(Setting::RwInhibit.number::<P>(INHIBIT));
+        let pause = (spent.saturating_mul(inhibit) >> UNIT_LOG2).min(Ns::from(TIME / 2 - 1)) as u32;
         // Never 0, which says that the lock has not been biased before.
         let until = ((now::<P>() + pause + 1) % TIME).max(1);
         // Relaxed: the bias ends for good; nobody enters through the table until a reader of the inner lock biases it again.
@@ -240,6 +242,16 @@ unsafe impl<P: Platform, L: TryUnlockRead<P>> RawRwLock<P> for Bravo<P, L> {
         by_priority: L::INFO.by_priority,
         keeps_up: L::INFO.keeps_up,
         ..LockInfo::PLAIN
+    };
+    const PARAMETERS: Parameters = Parameters {
+        own: &[Parameter {
+            key: "inhibit",
+            values: Values::Number(Setting::RwInhibit, 0, 1_000_000, "times"),
+            default: Default::Number(INHIBIT),
+            summary: "readers stay away from the table for so many times as long as a writer has waited for it",
+            source: "Dice, Kogan: USENIX ATC 2019, sec. 3",
+        }],
+        inside: &[L::PARAMETERS],
     };
 
     fn new() -> Self {

@@ -17,7 +17,8 @@
 
 use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::line::Line;
-use crate::queue::k42::K42Queue;
+use crate::parameters::{Default, Parameter, Parameters, Setting, Values};
+use crate::queue::k42::K42Stp;
 use crate::rw::wait;
 use crate::{IsHeld, Preference, RawRwLock, TimedLock};
 use core::array::from_fn;
@@ -62,7 +63,7 @@ pub struct CohortRw<P: Platform, L, const N: usize, const PATIENCE: u32> {
 /// The published bounds. The writers' lock is a parameter of the composition.
 pub type CohortRwOver<P, L> = CohortRw<P, L, NODES, PATIENCE>;
 /// The registered composition.
-pub type CohortRwK42<P> = CohortRwOver<P, K42Queue<P>>;
+pub type CohortRwK42<P> = CohortRwOver<P, K42Stp<P>>;
 
 impl<P: Platform, L: TimedLock<P, Ctx = ()> + IsHeld, const N: usize, const PATIENCE: u32> CohortRw<P, L, N, PATIENCE> {
     /// Counts this reader as arrived, and returns the state as it is after that.
@@ -186,7 +187,7 @@ impl<P: Platform, L: TimedLock<P, Ctx = ()> + IsHeld, const N: usize, const PATI
         let mut impatient = false;
         let entered = loop {
             self.leave();
-            if P::spin_map_bounded(PATIENCE, open).is_none() {
+            if P::spin_map_bounded(Setting::RwPatience.number::<P>(PATIENCE), open).is_none() {
                 if !impatient {
                     // Relaxed, here and below: a hint for fairness only.
                     self.barrier.fetch_add(1, Ordering::Relaxed);
@@ -221,6 +222,17 @@ unsafe impl<P: Platform, L: TimedLock<P, Ctx = ()> + IsHeld, const N: usize, con
         paper: "Calciu, Dice, Lev, Luchangco, Marathe, Shavit: PPoPP 2013",
         asks: Asks::LOCALITY,
         ..LockInfo::PLAIN
+    };
+    const PARAMETERS: Parameters = Parameters {
+        own: &[Parameter {
+            key: "patience",
+            values: Values::Number(Setting::RwPatience, 0, 1_000_000, "looks"),
+            default: Default::Number(PATIENCE),
+            summary: "looks of a waiting reader before it keeps further writers out",
+            source:
+                "about 20 us on the machines that this was tuned on; Calciu et al.: PPoPP 2013 leave the number open",
+        }],
+        inside: &[],
     };
 
     fn new() -> Self {

@@ -8,6 +8,7 @@
 //! Fairness: none within a mode; between the modes by [`Preference`]. Space: three words. Readers share a counter.
 
 use crate::info::{ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::parameters::{Default, Parameter, Parameters, Setting, Values};
 use crate::{Preference, RawRwLock, TryUnlockRead};
 use lockswap_platform::{AtomicInt, Deadline, Ordering, Platform, Wake};
 
@@ -25,8 +26,8 @@ const READERS: u32 = FRESH - 1;
 /// Rounds of spinning before parking: about 2 us on the machines this was tuned on. Shorter than for a mutex, since every
 /// spinning reader disturbs the counter that the others need.
 const SPINS: u32 = 100;
-/// The most of them, for who was told not to sleep several times.
-const MOST_SPINS: u32 = 32 * SPINS;
+/// So many times as many at most, for who was told not to sleep several times.
+const MOST_TIMES: u32 = 32;
 
 /// The lock.
 #[repr(C)]
@@ -54,7 +55,8 @@ impl<P: Platform> RwFutex<P> {
         mut attempt: impl FnMut(bool) -> bool,
         blocked: impl Fn(u32) -> bool,
     ) -> bool {
-        let (mut spins, mut has_slept) = (SPINS, false);
+        let first = Setting::RwSpin.number::<P>(SPINS);
+        let (mut spins, mut has_slept) = (first, false);
         loop {
             if P::spin_map_bounded(spins, || attempt(has_slept).then_some(())).is_some() {
                 return true;
@@ -82,7 +84,8 @@ impl<P: Platform> RwFutex<P> {
             }
             // Relaxed: a hint. Where the gate has opened, somebody wants to release the lock, and cannot while others come
             // to sleep: so this thread waits longer and longer before it tries that again.
-            spins = if gate.load(Ordering::Relaxed) == count { 1 } else { (2 * spins).clamp(SPINS, MOST_SPINS) };
+            spins =
+                if gate.load(Ordering::Relaxed) == count { 1 } else { (2 * spins).clamp(first, MOST_TIMES * first) };
             has_slept = true;
         }
     }
@@ -214,6 +217,16 @@ unsafe impl<P: Platform> RawRwLock<P> for RwFutex<P> {
         by_priority: ByPriority::Kernel,
         keeps_up: true,
         ..LockInfo::PLAIN
+    };
+    const PARAMETERS: Parameters = Parameters {
+        own: &[Parameter {
+            key: "spin",
+            values: Values::Number(Setting::RwSpin, 1, 1_000_000, "looks"),
+            default: Default::Number(SPINS),
+            summary: "looks at the lock before a waiter sleeps",
+            source: "about 2 us on the machines that this was tuned on: each look disturbs the readers",
+        }],
+        inside: &[],
     };
 
     fn new() -> Self {

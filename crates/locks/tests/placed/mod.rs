@@ -4,7 +4,7 @@
 use lockswap_conformance::routed::Places;
 use lockswap_conformance::small::Stage;
 use lockswap_conformance::Threads;
-use lockswap_platform::{Clock, CoreKind, Deadline, Native, Ns, Platform, SharedTable, Wake};
+use lockswap_platform::{Clock, CoreKind, Deadline, Hierarchy, Native, Ns, Platform, SharedTable, Wake};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,11 +13,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Place {
     pub node: u32,
     pub llc: u32,
+    /// The group of LLC groups, if there are any; then they are the inner ones.
+    pub outer: Option<u32>,
     pub kind: CoreKind,
     pub rank: u32,
 }
 
-pub const SOMEWHERE: Place = Place { node: 0, llc: 0, kind: CoreKind::Big, rank: 0 };
+pub const SOMEWHERE: Place = Place { node: 0, llc: 0, outer: None, kind: CoreKind::Big, rank: 0 };
 /// Positions on the route.
 pub const RANKS: u32 = 8;
 
@@ -116,7 +118,8 @@ impl<const WANDERS: bool> Placed<WANDERS> {
             return HERE.get();
         }
         let kind = [CoreKind::Big, CoreKind::Little][Native::choose(2) as usize];
-        Place { node: Native::choose(2), llc: Native::choose(4), kind, rank: Native::choose(RANKS) }
+        let outer = Native::choose(3).checked_sub(1);
+        Place { node: Native::choose(2), llc: Native::choose(4), outer, kind, rank: Native::choose(RANKS) }
     }
 }
 
@@ -132,6 +135,10 @@ impl<const WANDERS: bool> Platform for Placed<WANDERS> {
     }
     fn llc() -> u32 {
         Self::here().llc
+    }
+    fn hierarchy() -> Hierarchy {
+        let Place { node, llc, outer, .. } = Self::here();
+        Hierarchy { inner: if outer.is_some() { llc } else { node }, outer }
     }
     fn kind() -> CoreKind {
         Self::here().kind

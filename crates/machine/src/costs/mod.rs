@@ -1,6 +1,6 @@
 //! What single steps cost on this machine: arithmetic and accesses of one CPU ([`core`]), a line that comes from another
-//! CPU ([`lines`]), memory ([`memory`]), hardware threads that share a core ([`siblings`]), and what the operating system
-//! does ([`system`]).
+//! CPU ([`lines`]), memory ([`memory`]), hardware threads that share a core ([`siblings`]), what the operating system
+//! does ([`system`]), and how long a waiter may spin before it sleeps ([`sleep`]).
 //!
 //! Every function takes some samples and adds them to those of earlier calls. A caller goes through all of them several
 //! times, so that a moment in which other programs take a CPU spoils a few samples of each cost and not all of one. Such
@@ -11,6 +11,7 @@ pub mod core;
 pub mod lines;
 pub mod memory;
 pub mod siblings;
+pub mod sleep;
 pub mod system;
 
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -72,7 +72,10 @@ pub fn measure(cpu: usize, costs: &mut Costs) -> Result<(), ProbeError> {
         }
     })?;
     let games = Games::default();
-    let (found, ()) = on_both((cpu, |turn: &Turn| games.hop(turn)), (cpu, |turn: &Turn| games.hop_back(turn)))?;
+    let (found, ()) = on_both(
+        (cpu, |turn: &Turn| games.hop(turn, TRIPS, |samples| samples < ROUNDS as usize)),
+        (cpu, |turn: &Turn| games.hop_back(turn)),
+    )?;
     costs.hop.extend(found);
     // Whoever is on the CPU counts until the other one's time is over, too.
     let end = Instant::now() + RIVALRY;
@@ -95,7 +98,7 @@ pub fn measure_wake(first: usize, second: usize, costs: &mut Costs) -> Result<()
 
 /// Words on which threads sleep.
 #[derive(Default)]
-struct Games {
+pub(super) struct Games {
     word: AtomicU32,
     over: AtomicBool,
 }
@@ -117,28 +120,29 @@ impl Games {
         Native::unpark(&self.word, 1);
     }
 
-    /// The thread that times both ways; the word is odd while it is the other one's turn.
-    fn hop(&self, turn: &Turn) -> Samples {
+    /// The thread that times both ways, in samples of so many round trips, while there is to be one more sample than so many;
+    /// the word is odd while it is the other one's turn.
+    pub(super) fn hop(&self, turn: &Turn, trips: u32, goes_on: impl Fn(usize) -> bool) -> Samples {
         let mut found = Samples::default();
         if !turn.wait(1) {
             return found;
         }
         let mut number = 0;
-        for _ in 0..ROUNDS {
+        while goes_on(found.len()) {
             let start = Instant::now();
-            for _ in 0..TRIPS {
+            for _ in 0..trips {
                 self.set_and_wake(number + 1);
                 number += 2;
                 self.sleep_until(number);
             }
-            found.push(each(start, 2 * TRIPS));
+            found.push(each(start, 2 * trips));
         }
         self.over.store(true, Ordering::Release);
         self.set_and_wake(number + 1);
         found
     }
 
-    fn hop_back(&self, turn: &Turn) {
+    pub(super) fn hop_back(&self, turn: &Turn) {
         turn.pass(1);
         let mut number = 1;
         loop {

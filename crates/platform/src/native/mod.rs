@@ -8,7 +8,8 @@ mod wait;
 pub mod window;
 
 use crate::{
-    topology, AtomicInt, AtomicPtrCell, Clock, CoreKind, DataCell, Deadline, Ns, Ordering, Platform, SharedTable, Wake,
+    topology, weight_of_nice, AtomicInt, AtomicPtrCell, Clock, CoreKind, DataCell, Deadline, Hierarchy, Ns, Ordering,
+    Platform, SharedTable, Wake,
 };
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU8, AtomicUsize};
@@ -35,17 +36,16 @@ impl Native {
         wait::yields_are_allowed()
     }
 
+    /// Says whether [`Platform::weight`] may ask the kernel for the thread's nice value: true at first. Where it may not,
+    /// every thread has the weight of an ordinary one.
+    pub fn allow_weights(allowed: bool) {
+        wait::allow_weights(allowed);
+    }
+
     /// Forgets the threads that wait, of which the child of a fork has none: else its own waiters would nap for as long as if
     /// those were there.
     pub fn enter_child() {
         crowd::forget();
-    }
-
-    /// A clock for measuring short times, as cheap as the machine allows. It may run faster or slower than
-    /// [`Clock::Monotonic`] by a ten-thousandth, and two CPUs may see it a few ns apart.
-    #[inline(always)]
-    pub fn instant() -> Ns {
-        instant::now()
     }
 }
 
@@ -168,6 +168,11 @@ impl Platform for Native {
             if let Some(value) = f() {
                 return Some(value);
             }
+            // While the thread spins, a look at the clock takes longer than one at a word.
+            if patience.may_skip_clock() {
+                patience.pause(None);
+                continue;
+            }
             let now = wait::now(deadline.clock);
             if now >= deadline.at {
                 return None;
@@ -200,6 +205,11 @@ impl Platform for Native {
         wait::now(clock)
     }
 
+    #[inline(always)]
+    fn instant() -> Ns {
+        instant::now()
+    }
+
     #[inline]
     fn cpu() -> u32 {
         rseq::cpu()
@@ -213,6 +223,12 @@ impl Platform for Native {
     #[inline]
     fn llc() -> u32 {
         topology::place(rseq::cpu()).llc().unwrap_or_else(rseq::node)
+    }
+
+    #[inline]
+    fn hierarchy() -> Hierarchy {
+        let unknown = || Hierarchy { inner: rseq::node(), outer: None };
+        topology::place(rseq::cpu()).hierarchy().unwrap_or_else(unknown)
     }
 
     #[inline]
@@ -248,6 +264,10 @@ impl Platform for Native {
     #[inline]
     fn reorder_window() -> Ns {
         window::get()
+    }
+
+    fn weight() -> u32 {
+        weight_of_nice(wait::nice())
     }
 
     fn sleep(ns: Ns) {

@@ -17,6 +17,9 @@ const ALONE: Ns = 1_000;
 /// the end of the wait would be noticed late.
 const MOST_PAUSES: u32 = 127;
 
+/// Rounds of spinning between two looks at the clock.
+const ROUNDS_PER_LOOK_AT_CLOCK: u32 = 16;
+
 /// A nap where a yield is not allowed, ns. Linux lets an ordinary thread sleep for 50 us longer than it asks.
 const INSTEAD_OF_YIELD: Ns = 10_000;
 
@@ -35,6 +38,14 @@ impl Patience {
     #[inline]
     pub fn new() -> Self {
         Patience { rounds: 0, pauses: 0, stage: Stage::Spins, since: 0, nap: SHORTEST_NAP }
+    }
+
+    /// Whether a wait with a deadline makes the next round without a look at the clock: one in [`ROUNDS_PER_LOOK_AT_CLOCK`]
+    /// has one, and each of the first few, so that short waits end in time. Others may end late by half a microsecond or so.
+    #[inline]
+    pub fn may_skip_clock(&self) -> bool {
+        (ROUNDS_PER_LOOK_AT_CLOCK..SPIN_ROUNDS).contains(&self.rounds)
+            && !self.rounds.is_multiple_of(ROUNDS_PER_LOOK_AT_CLOCK)
     }
 
     /// Waits one round, for at most about `limit` ns.
@@ -84,6 +95,25 @@ pub fn allow_yields(allowed: bool) {
 /// Whether yields are allowed, and have not failed.
 pub fn yields_are_allowed() -> bool {
     YIELDS.load(Ordering::Relaxed)
+}
+
+/// Whether `getpriority` may be called. Relaxed everywhere: it protects nothing.
+static NICES: AtomicBool = AtomicBool::new(true);
+
+/// Says whether [`nice`] may ask the kernel.
+pub fn allow_weights(allowed: bool) {
+    NICES.store(allowed, Ordering::Relaxed);
+}
+
+/// The nice value of the calling thread; 0 where the kernel may not be asked, or does not say.
+#[cold]
+pub fn nice() -> i32 {
+    if !NICES.load(Ordering::Relaxed) {
+        return 0;
+    }
+    // SAFETY: takes numbers only. The call itself returns 20 less the nice value, so that no value looks like an error.
+    let answer = unsafe { syscall!(Sysno::getpriority, libc::PRIO_PROCESS, 0) };
+    answer.map_or(0, |turned| 20 - turned as i32)
 }
 
 /// Lets another thread run on this CPU, if there is one. Where yields are not allowed, that takes 60 us at least.

@@ -58,7 +58,14 @@ impl Mutex {
         self.existing().or_else(|| {
             // Relaxed: nobody holds a mutex without a lock.
             let clean = || self.holder::<L::Ctx>().store(core::ptr::null_mut(), Ordering::Relaxed);
-            MUTEXES.provide(self.outside(), |lock: &L| !lock.is_held() && lock.is_quiet(), clean)
+            let make_new = |lock: &L| {
+                let is_idle = !lock.is_held() && lock.is_quiet();
+                if is_idle {
+                    lock.forget();
+                }
+                is_idle
+            };
+            MUTEXES.provide(self.outside(), make_new, clean)
         })
     }
 

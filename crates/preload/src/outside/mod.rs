@@ -167,11 +167,12 @@ impl Arena {
     }
 
     /// The lock of the object that begins with `word`, which gets a block of the arena if it has none; nothing if it runs
-    /// on the small lock inside it. `is_idle` says whether a lock is neither held nor touched; `clean` clears the rest of an
+    /// on the small lock inside it. `make_new` says whether a lock is neither held nor
+    /// touched, and makes it as good as new then; `clean` clears the rest of an
     /// object that was copied.
     #[cold]
     #[inline(never)]
-    pub fn provide<'a, L>(&self, word: &'a Word<L>, is_idle: fn(&L) -> bool, clean: impl Fn()) -> Option<&'a L> {
+    pub fn provide<'a, L>(&self, word: &'a Word<L>, make_new: fn(&L) -> bool, clean: impl Fn()) -> Option<&'a L> {
         const { assert!(size_of::<Block<L>>() == block_bytes(size_of::<L>())) };
         loop {
             // ORDER(block): as in `Word::get`. All that follows rests on this one look: another thread may provide a lock,
@@ -196,7 +197,7 @@ impl Arena {
                 if word.0.load(Ordering::Relaxed) != old {
                     return;
                 }
-                match state.block_for(word.object(), size_of::<Block<L>>(), &reuse::<L>(is_idle)) {
+                match state.block_for(word.object(), size_of::<Block<L>>(), &reuse::<L>(make_new)) {
                     Some(block) if publish(block.cast()) => {}
                     Some(block) => state.give_back(block),
                     None => {
@@ -273,7 +274,7 @@ pub unsafe fn enter_child() {
 
 /// Prepares a block with a lock of type `L` for its next object, if nobody uses it any more. Its lock is as good as new
 /// then; one of an older generation is made so.
-fn reuse<L>(is_idle: fn(&L) -> bool) -> impl Fn(*mut Header) -> bool {
+fn reuse<L>(make_new: fn(&L) -> bool) -> impl Fn(*mut Header) -> bool {
     move |header| {
         let block = header.cast::<Block<L>>();
         // SAFETY: a block of this arena, which holds this type. The threads that used a lock of an older generation were
@@ -285,7 +286,7 @@ fn reuse<L>(is_idle: fn(&L) -> bool) -> impl Fn(*mut Header) -> bool {
                 (*header).generation.store(generation::current(), Ordering::Relaxed);
                 return true;
             }
-            is_idle(&(*block).lock)
+            make_new(&(*block).lock)
         }
     }
 }

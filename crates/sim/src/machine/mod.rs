@@ -3,9 +3,10 @@
 mod file;
 
 use crate::engine::cores::MAX_CORES;
-use file::{File, Llc, Numbering, Placement};
+use file::{File, Llc, Numbering, Placement, Topology};
 use lockswap_machine::matrix::Matrix;
 use lockswap_machine::route::Route;
+use lockswap_platform::{group_number, Hierarchy};
 pub use lockswap_workloads::invalid::Invalid;
 
 /// A time or a duration in picoseconds.
@@ -46,6 +47,33 @@ pub(crate) struct Cpu {
     pub(crate) kind: u32,
     /// Its position on the route.
     pub(crate) rank: u32,
+    /// What locks are told of its groups.
+    pub(crate) told: Told,
+}
+
+/// The groups of a CPU as locks are told them: numbered so that neighbours share an entry of an array that is too short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) node: u32,
+    pub(crate) llc: u32,
+    pub(crate) hierarchy: Hierarchy,
+}
+
+impl Told {
+    /// Levels are, the innermost first: clusters where they have a last-level cache each, nodes, sockets. Of those, locks
+    /// are told the two innermost ones of which the machine has several.
+    fn of(topology: &Topology, cluster: u32, node: u32) -> Self {
+        let sockets = topology.sockets;
+        let nodes = sockets * topology.nodes_per_socket;
+        let clusters = nodes * topology.clusters.len() as u32;
+        let by_node = (node, nodes);
+        let by_cache = if topology.llc == Llc::Node { by_node } else { (cluster, clusters) };
+        let by_socket = (node / topology.nodes_per_socket, sockets);
+        let number = |(rank, count)| group_number(rank, count);
+        let outer = [by_node, by_socket].into_iter().find(|(_, count)| (2..by_cache.1).contains(count));
+        let hierarchy = Hierarchy { inner: number(by_cache), outer: outer.map(number) };
+        Told { node: number(by_node), llc: number(by_cache), hierarchy }
+    }
 }
 
 /// A kind of core, with its speeds as factors on durations, in 1/1024.
@@ -271,7 +299,7 @@ impl Machine {
             let cluster = cluster_of_core[core as usize];
             let node = node_of_cluster[cluster as usize];
             let kind = kind_of_core[core as usize];
-            Cpu { core, cluster, node, kind, rank: 0 }
+            Cpu { core, cluster, node, kind, rank: 0, told: Told::of(topology, cluster, node) }
         };
         let threads_of = |core: u32| file.kinds[kind_of_core[core as usize] as usize].threads;
         let most = file.kinds.iter().map(|kind| kind.threads).max().unwrap_or(1);

@@ -114,6 +114,41 @@ fn work(workload: &Workload) -> String {
     }
 }
 
+/// The page of `shares`, where the classes of threads are the same in all settings of a column.
+pub fn shares(series: &Series<Report>) -> Page {
+    let all = || series.measured().flat_map(|measured| &measured.rounds).filter_map(|round| round.lock_time.as_ref());
+    let mut classes: Vec<&str> = Vec::new();
+    for class in all().flat_map(|time| time.shares.keys()) {
+        if !classes.contains(&class.as_str()) {
+            classes.push(class);
+        }
+    }
+    let cells = |_, median: &Report| {
+        let time = median.lock_time.clone().unwrap_or_default();
+        let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+        let mut row = vec![rate(median.throughput), format!("{:.3}", time.jain)];
+        row.extend(classes.iter().map(|class| time.shares.get(*class).map_or("-".into(), |share| percent(*share))));
+        row.push(percent(time.held));
+        row.extend(
+            median
+                .latency
+                .get("all")
+                .map(|waits| [waits.p99_ns, waits.max_ns].map(|time| ns(time as f64)))
+                .into_iter()
+                .flatten(),
+        );
+        row
+    };
+    let mut headings = vec!["throughput", "Jain"];
+    headings.extend(&classes);
+    headings.extend(["held", "P99 wait", "longest"]);
+    let tables = vec![table(series, &Columns { lock: "lock", headings, cells: &cells })];
+    let notes = "Jain: of the threads' lock time, each divided by the weight of the thread, 1 is fair. A column for each class \
+                 of threads, called after the length of its critical sections: its share of the lock time. held: share of the \
+                 measured time in which the lock was held";
+    Page { tables, notes: vec![notes.to_owned()], ..Page::default() }
+}
+
 /// The page of `readers`.
 pub fn readers(series: &Series<Report>) -> Page {
     let cells = |_, median: &Report| {
@@ -136,7 +171,7 @@ mod tests {
     use super::*;
     use crate::hardware::series::Group;
     use crate::hardware::workloads::{groups, oversubscribed, throughput, with_empty_section};
-    use lockswap_workloads::report::{Distribution, HandoffReport, ThreadReport};
+    use lockswap_workloads::report::{Distribution, HandoffReport, LockTime, ThreadReport};
 
     fn measured(mut groups: Vec<Group<Report>>, rounds: &[Vec<Report>]) -> Series<Report> {
         let all = groups.iter_mut().flat_map(|group| &mut group.measured);
@@ -205,6 +240,21 @@ mod tests {
             assert!(ron.contains(shown), "{shown}: {text}");
         }
         assert_eq!(text.matches("pthread").count(), 1, "twins have no rows: {text}");
+    }
+
+    #[test]
+    fn shares_of_lock_time_have_a_column_for_each_class() {
+        let shares = [("10us", 0.909), ("1us", 0.091)].map(|(class, share)| (class.to_owned(), share)).into();
+        let lock_time = Some(LockTime { jain: 0.599, held: 0.95, shares });
+        let report = Report { throughput: 1e5, lock_time, ..Report::default() };
+        let workloads = [Workload::named("shares").expect("shares").with(2, 1_000_000)];
+        let groups = groups(&workloads, &["threads"], &locks(&["pthread", "futex"]), Role::Mutex);
+        let text = super::shares(&measured(groups, &[vec![report; 2], Vec::new()])).markdown();
+        let line = text.lines().find(|line| line.contains("| pthread")).unwrap_or_default();
+        for shown in ["| 0.599 ", "| 90.9 % ", "| 9.1 % ", "| 95.0 % "] {
+            assert!(line.contains(shown), "{shown}: {text}");
+        }
+        assert!(text.contains("| 10us ") && text.contains("| 1us "), "{text}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The `_stp` flavours of queue locks: a word in front of the queue that running threads may take while its head sleeps.
+//! The `-barging` locks: a word in front of a queue lock that running threads may take while the head of the queue sleeps.
 //!
 //!   word: FREE | HELD | HELD + ASLEEP | HELD + ASLEEP + CLAIMED | CLAIMED       the lock proper
 //!   queue ------------------------+
@@ -10,13 +10,14 @@
 //! next release then leaves it to the head and to nobody else. It releases the queue lock before its critical section, so
 //! that its node lives on its stack. Fairness: long-term; heads are served in the order of the queue, each after
 //! `PATIENCE + 1` sleeps at the latest. Space: a word beside the queue lock's. Hand-off: the head sees the word free, or is
-//! woken. The head watches the word, the others wait as the queue lock has it.
+//! woken for it. Waiters watch their own lines, the head the lock's.
 //!
-//! Deviation. In the study (Guiroux, Lachaize, Quéma, ATC 2016) and in Dice (EuroSys 2017) the `_stp` flavours pass the
-//! lock itself along the queue. With more threads than CPUs the next one sleeps, and the lock lies idle for a wake-up at
-//! each hand-over: at 16 threads on 2 CPUs that was 1/35 of the throughput of this.
+//! Not published. The `_stp` locks of the study (Guiroux, Lachaize, Quéma, ATC 2016) pass the lock itself along the queue.
+//! With more threads than CPUs the next one sleeps, and the lock lies idle for a wake-up at each hand-over: at 16 threads
+//! on 2 CPUs that was 1/35 of the throughput of this.
 
 use crate::info::{ByPriority, Fairness, LockInfo, Timed};
+use crate::line::Line;
 use crate::parameters::{spins, Default, Parameter, Parameters, Setting, Values};
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::{AtomicInt, Ordering, Platform};
@@ -39,12 +40,12 @@ pub const PATIENCE: u32 = 4;
 
 /// The lock over its queue lock; the head sleeps at most `PATIENCE` times without a claim.
 #[repr(C)]
-pub struct Stp<P: Platform, L, const PATIENCE: u32> {
+pub struct Barging<P: Platform, L, const PATIENCE: u32> {
     word: P::U32,
     queue: L,
 }
 
-impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> Stp<P, L, PATIENCE> {
+impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> Barging<P, L, PATIENCE> {
     #[inline]
     fn acquire_free(&self) -> bool {
         // Relaxed: only decides whether the exchange is worth its price.
@@ -55,7 +56,7 @@ impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> Stp<P, L, PATIENCE> {
     #[cold]
     #[inline(never)]
     fn lock_contended(&self) {
-        let node = L::Ctx::new();
+        let node = Line(L::Ctx::new());
         // SAFETY: a fresh context that stays until nobody looks at it. The queue is released while this thread holds the
         // lock, whose memory therefore stays.
         unsafe {
@@ -63,6 +64,8 @@ impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> Stp<P, L, PATIENCE> {
             self.compete();
             self.queue.unlock(&node);
         }
+        // At once for the queues of the catalogue. A CLH lock's successor looks at this node a little longer, and this thread
+        // would wait for it inside the critical section: there is no `clh_stp-barging`.
         P::spin_map(|| node.is_reusable().then_some(()));
     }
 
@@ -74,7 +77,7 @@ impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> Stp<P, L, PATIENCE> {
             // ORDER(hand-off): as in `acquire_free`.
             (word & HELD == 0 && self.word.compare_exchange(word, HELD, Ordering::Acquire).is_ok()).then_some(())
         };
-        let patience = Setting::Patience.number::<P>(PATIENCE);
+        let patience = Setting::Sleeps.number::<P>(PATIENCE);
         let mut sleeps = 0;
         while P::spin_map_bounded(spins::<P>(), acquire).is_none() {
             let asleep = if sleeps < patience { HELD | ASLEEP } else { HELD | ASLEEP | CLAIMED };
@@ -107,7 +110,7 @@ impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> Stp<P, L, PATIENCE> {
 }
 
 // SAFETY: only an exchange that finds a word without HELD acquires; only the holder removes HELD.
-unsafe impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> RawLock<P> for Stp<P, L, PATIENCE> {
+unsafe impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> RawLock<P> for Barging<P, L, PATIENCE> {
     const INFO: LockInfo = LockInfo {
         fairness: Fairness::LongTerm,
         timed: Timed::Poll,
@@ -117,8 +120,8 @@ unsafe impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> RawLock<P> for Stp<
     };
     const PARAMETERS: Parameters = Parameters {
         own: &[Parameter {
-            key: "patience",
-            values: Values::Number(Setting::Patience, 0, 1_000_000, "sleeps"),
+            key: "sleeps",
+            values: Values::Number(Setting::Sleeps, 0, 1_000_000, "sleeps"),
             default: Default::Number(PATIENCE),
             summary: "sleeps of the head of the queue after which it claims the lock",
             source: "bench oversub: one more hardly shows, see `PATIENCE` in the source",
@@ -128,7 +131,7 @@ unsafe impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> RawLock<P> for Stp<
     type Ctx = ();
 
     fn new() -> Self {
-        Stp { word: P::U32::new(FREE), queue: L::new() }
+        Barging { word: P::U32::new(FREE), queue: L::new() }
     }
 
     fn is_quiet(&self) -> bool {
@@ -137,7 +140,8 @@ unsafe impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> RawLock<P> for Stp<
 
     #[inline]
     unsafe fn lock(&self, (): &()) {
-        if !self.acquire_free() {
+        // ORDER(hand-off): as in `acquire_free`.
+        if self.word.compare_exchange(FREE, HELD, Ordering::Acquire).is_err() {
             self.lock_contended();
         }
     }
@@ -153,7 +157,7 @@ unsafe impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> RawLock<P> for Stp<
 }
 
 // SAFETY: acquires only from FREE. A claimed word is one that the head is acquiring.
-unsafe impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> TryLock<P> for Stp<P, L, PATIENCE> {
+unsafe impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> TryLock<P> for Barging<P, L, PATIENCE> {
     #[inline]
     unsafe fn try_lock(&self, (): &()) -> bool {
         self.acquire_free()
@@ -161,9 +165,9 @@ unsafe impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> TryLock<P> for Stp<
 }
 
 // SAFETY: the provided method.
-unsafe impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> TimedLock<P> for Stp<P, L, PATIENCE> {}
+unsafe impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> TimedLock<P> for Barging<P, L, PATIENCE> {}
 
-impl<P: Platform, L, const PATIENCE: u32> IsHeld for Stp<P, L, PATIENCE> {
+impl<P: Platform, L, const PATIENCE: u32> IsHeld for Barging<P, L, PATIENCE> {
     #[inline]
     fn is_held(&self) -> bool {
         // Relaxed: the answer says nothing about what the lock protects.

@@ -1,0 +1,3 @@
+//! Locks that share their time out among threads.
+
+pub mod u_scl;

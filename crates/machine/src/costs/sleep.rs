@@ -1,0 +1,95 @@
+//! How long a thread may spin before it had better sleep: as long as a round trip through a sleep takes. Guiroux, Lachaize
+//! and Quéma (USENIX ATC 2016, section 3.2) calibrate their spin-then-park locks so, by a measurement on the machine.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use lockswap_platform::{Native, Platform};
+
+use super::system::Games;
+use super::{each, on, on_both, Samples};
+use crate::cpuset::CpuSet;
+use crate::probe::ProbeError;
+
+/// Time for all round trips.
+const TIME: Duration = Duration::from_millis(6);
+/// Round trips in a sample.
+const TRIPS: u32 = 4;
+/// Samples at most: some hundred round trips suffice.
+const MOST_SAMPLES: usize = 100;
+/// Looks in a sample, and samples of looks.
+const LOOKS: u32 = 2_000;
+const SAMPLES: u32 = 7;
+
+/// What a sleep and a look of a spinning waiter take on this machine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sleep {
+    /// One thread wakes another and sleeps, the other one does the same, until the first one looks again, ns.
+    pub round_trip: f64,
+    /// A look of a waiter that spins, with the pause after it, ns.
+    pub look: f64,
+}
+
+impl Sleep {
+    /// Measures both on the first and the last CPU of those that the calling thread may use; nothing where there is only one:
+    /// there nobody spins.
+    ///
+    /// # Errors
+    /// As for [`Self::measure`].
+    pub fn here() -> Result<Option<Self>, ProbeError> {
+        let cpus = CpuSet::of_this_thread();
+        match (cpus.first(), cpus.iter().last()) {
+            (Some(first), Some(last)) if first != last => Self::measure(first, last).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Measures both on these two CPUs, in about 10 ms.
+    ///
+    /// # Errors
+    /// A thread cannot be started or may not run on its CPU.
+    pub fn measure(first: usize, second: usize) -> Result<Self, ProbeError> {
+        let games = Games::default();
+        let trips = |turn: &_| {
+            let end = Instant::now() + TIME;
+            games.hop(turn, TRIPS, |samples| samples < MOST_SAMPLES && Instant::now() < end)
+        };
+        let (hops, ()) = on_both((first, trips), (second, |turn: &_| games.hop_back(turn)))?;
+        let looks = on(first, || {
+            let word = AtomicU32::new(0);
+            let sample = |_| {
+                let start = Instant::now();
+                let found = Native::spin_map_bounded(LOOKS, || (word.load(Ordering::Acquire) != 0).then_some(()));
+                debug_assert_eq!(found, None);
+                each(start, LOOKS)
+            };
+            (0..SAMPLES).map(sample).collect::<Samples>()
+        })?;
+        let silent = || ProbeError::Silent(first, second);
+        Ok(Self {
+            round_trip: 2.0 * hops.median().ok_or_else(silent)?,
+            look: looks.median().filter(|look| *look > 0.0).ok_or_else(silent)?,
+        })
+    }
+
+    /// So many looks take as long as a round trip through a sleep: at least one.
+    pub fn looks(&self) -> u32 {
+        (self.round_trip / self.look).round().clamp(1.0, 1e6) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_trip_takes_many_looks() {
+        let sleep = Sleep::here().unwrap();
+        assert_eq!(sleep.is_some(), CpuSet::of_this_thread().len() > 1);
+        let Some(sleep) = sleep else { return };
+        assert!(sleep.round_trip > sleep.look && sleep.look > 0.0, "{sleep:?}");
+        assert!(sleep.looks() > 1, "{sleep:?}");
+        assert_eq!(Sleep { round_trip: 10_000.0, look: 20.0 }.looks(), 500);
+        assert_eq!(Sleep { round_trip: 1.0, look: 20.0 }.looks(), 1);
+    }
+}
