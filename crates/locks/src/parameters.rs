@@ -1,7 +1,6 @@
 //! Parameters of locks at run time. They are written behind a lock's name: `ID:KEY=VALUE[:KEY=VALUE]`, as in
 //! `asl:fifo=ticket:max-window=500us`.
 
-use crate::info::WaitingPolicy;
 use crate::registry::{self, Entry, Role};
 use core::fmt;
 use lockswap_platform::{parse_duration, window, Ns, Platform};
@@ -248,9 +247,10 @@ impl<'a> Named<'a> {
     }
 
     /// Whether a waiter spins for as long as a round trip through a sleep takes ([`Platform::spins_before_park`]) before it
-    /// sleeps: the time is fixed, and the user has not chosen it.
+    /// sleeps: the time is measured, and the user has not chosen another one.
     pub fn asks_how_long_to_spin(&self) -> bool {
-        self.entry.info.waiting == WaitingPolicy::SpinThenPark && self.value(Setting::Spin).is_none()
+        let is_chosen = |parameter: &Parameter| self.given().any(|(given, ..)| given.key == parameter.key);
+        self.entry.parameters.iter().any(|parameter| parameter.default == Default::Measured && !is_chosen(parameter))
     }
 
     /// Whether no parameter has a value that is not part of the lock's id.
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn only_waiters_that_sleep_after_a_fixed_time_ask_how_long_to_spin() {
+    fn only_waiters_that_sleep_after_a_measured_time_ask_how_long_to_spin() {
         for (lock, asks) in
             [("mcs_stp", true), ("malth_stp", true), ("mcs_stp:spin=9", false), ("mcs_spin", false), ("futex", false)]
         {
