@@ -11,6 +11,7 @@ use lockswap_locks::info::{Fairness, Timed, WaitingPolicy};
 use lockswap_locks::parameters::{Parameter, Values};
 use lockswap_locks::registry::{Entry, Role, ENTRIES};
 
+use crate::about;
 use crate::checked::{self, AllChecks, Check, Engine, Summary};
 use crate::order::{by_family, option, ROLES};
 
@@ -172,6 +173,9 @@ fn facts(entry: &Entry) -> String {
     let source = source(entry).map_or("glibc's".into(), |source| format!("[{source}](../../{source})"));
     for (name, fact) in rows.into_iter().chain([("source", source)]) {
         let _ = writeln!(text, "| {name} | {} |", cell(&fact));
+    }
+    if let Some(about) = about::page(entry) {
+        let _ = write!(text, "\n### How it works\nAs its source says.\n\n{about}");
     }
     text
 }

@@ -62,6 +62,18 @@ macro_rules! mutex {
     };
 }
 
+macro_rules! rwlock {
+    ($id:expr, $variant:expr, $lock:ident) => {
+        Subject {
+            role: Role::RwLock,
+            id: $id,
+            variant: $variant,
+            explore: small::rwlock::<Explore, $lock<Explore>, Virtual>(),
+            weak: small::rwlock::<Weak, $lock<Weak>, Modelled>(),
+        }
+    };
+}
+
 macro_rules! catalogue {
     (
         mutex { $($mutex_id:literal => $mutex:path,)* }
@@ -77,13 +89,7 @@ macro_rules! catalogue {
                 },)*
                 $({
                     use $rwlock as Lock;
-                    Subject {
-                        role: Role::RwLock,
-                        id: $rwlock_id,
-                        variant: "",
-                        explore: small::rwlock::<Explore, Lock<Explore>, Virtual>(),
-                        weak: small::rwlock::<Weak, Lock<Weak>, Modelled>(),
-                    }
+                    rwlock!($rwlock_id, "", Lock)
                 },)*
             ]
         }
@@ -127,8 +133,10 @@ fn routes() -> Vec<Subject> {
 /// Locks with small bounds: those with policies and routes.
 fn short_routes() -> Vec<Subject> {
     use lockswap_locks::routed::{plock::Counts, ron::Flags, ron::Routed, shared::Table, ticket::Queues};
-    use lockswap_locks::shuffle::policy::{OfKind, OfNode, Together, WritersFirst};
-    use lockswap_locks::shuffle::{proportional::Proportional, shfllock::Shfl};
+    use lockswap_locks::rw::shfllock_rw::QueuedRw;
+    use lockswap_locks::shuffle::policy::{OfKind, OfNode, Together};
+    use lockswap_locks::shuffle::proportional::Proportional;
+    use lockswap_locks::shuffle::shfllock::{Shfl, WITHOUT_BOUND};
     use lockswap_locks::waiting::{Spin, SpinThenPark};
 
     type RonOf2<P> = Routed<P, Flags<P, 2>>;
@@ -139,9 +147,12 @@ fn short_routes() -> Vec<Subject> {
     type RonTicketOf1<P> = Queues<P, 1>;
     type RonSharedOf2<P> = Routed<P, Table<P, 0, 2>>;
     type ShflOf2<P> = Shfl<P, Together<OfNode, 2>, Spin>;
-    type ShflBOf2<P> = Shfl<P, Together<OfNode, 2>, SpinThenPark>;
+    type ShflBOf2<P> = Shfl<P, Together<OfNode, 2>, SpinThenPark, WITHOUT_BOUND>;
+    type ShflBStealsOnce<P> = Shfl<P, Together<OfNode, 2>, SpinThenPark, 1>;
+    type ShflBStealsNever<P> = Shfl<P, Together<OfNode, 2>, SpinThenPark, 0>;
     type ShflKindOf2<P> = Shfl<P, Together<OfKind, 2>, Spin>;
-    type ShflWritersFirst<P> = Shfl<P, WritersFirst<2>, SpinThenPark>;
+    type ShflRwOf1<P> = QueuedRw<P, 1>;
+    type ShflRwOf2<P> = QueuedRw<P, 2>;
     type ShflPb1<P> = Shfl<P, Proportional<1>, Spin>;
     vec![
         mutex!("ron", "2 elements", RonOf2),
@@ -154,7 +165,10 @@ fn short_routes() -> Vec<Subject> {
         mutex!("shfllock", "batches of 2", ShflOf2),
         mutex!("shfllock-b", "batches of 2", ShflBOf2),
         mutex!("shfllock-kind", "batches of 2", ShflKindOf2),
-        mutex!("shfllock-b", "writers first, batches of 2", ShflWritersFirst),
+        mutex!("shfllock-b", "a newcomer steals once, batches of 2", ShflBStealsOnce),
+        mutex!("shfllock-b", "nobody steals, batches of 2", ShflBStealsNever),
+        rwlock!("shfllock-rw", "one writer at a time", ShflRwOf1),
+        rwlock!("shfllock-rw", "2 writers at a time", ShflRwOf2),
         mutex!("shfl-pb10", "1 to 1", ShflPb1),
     ]
 }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
-use lockswap_catalogue::{by_family, families, heading, markdown, pages, to_csv, AllChecks, Column, Facts, Row};
-use lockswap_catalogue::{COLUMNS, ROLES};
+use lockswap_catalogue::{about, by_family, families, heading, markdown, pages, to_csv, AllChecks, Column, Facts, Row};
+use lockswap_catalogue::{about, COLUMNS, ROLES};
 use lockswap_locks::info::Family;
 use lockswap_locks::registry::{self, Entry, Role, ENTRIES};
 
@@ -113,7 +113,9 @@ fn page<'a>(entries: impl Iterator<Item = &'a Entry>, checks: &AllChecks, column
         let more = format!("each check, and what is not checked: docs/locks/{} of the repository", pages::file(entry));
         let fold = |line: String| terminal::fold(&format!("{line}\n"), columns);
         let table = terminal::lines(&table);
-        format!("{}{}\n{}\n{}", fold(title), fold(summary), table.trim_matches('\n'), fold(more))
+        let deviations = about::deviations(entry).map(|text| terminal::fold(&format!("{text}\n\n"), columns));
+        let deviations = deviations.unwrap_or_default();
+        format!("{}{}\n{}\n{deviations}{}", fold(title), fold(summary), table.trim_matches('\n'), fold(more))
     };
     entries.map(one).collect::<Vec<_>>().join("\n\n")
 }

@@ -41,7 +41,8 @@ pub enum Decides {
     AtAcquisition,
 }
 
-/// Small checks for all executions. Where `several` threads of one CPU may wait, the lock keeps its promises to them, too.
+/// Small checks for all executions. Where `several` threads of one CPU may wait, the lock keeps its promises to them, too;
+/// one that decides when it is acquired keeps that of bounded waiting to threads, not to CPUs.
 pub fn scenarios<P: Platform, L: RawLock<P>, T: Places>(decides: Decides, several: bool) -> Vec<Scenario> {
     let mut scenarios = match decides {
         Decides::AtRelease => vec![
@@ -86,17 +87,15 @@ pub fn scenarios<P: Platform, L: RawLock<P>, T: Places>(decides: Decides, severa
             run: || comes_round::<P, L, T>(&[rider(2, 1), mover(1, 3, 2), mover(0, 3, 2)]),
         },
     ]);
-    if several && decides == Decides::AtRelease {
-        scenarios.push(Scenario {
-            name: "route-shared-4",
-            threads: 4,
-            run: || {
-                in_order::<P, L, T>(Decides::AtRelease, &[rider(1, 1), rider(1, 1), rider(2, 1), rider(0, 1)]);
+    let shared: &[Scenario] = match decides {
+        Decides::AtRelease => &[
+            Scenario {
+                name: "route-shared-4",
+                threads: 4,
+                run: || {
+                    in_order::<P, L, T>(Decides::AtRelease, &[rider(1, 1), rider(1, 1), rider(2, 1), rider(0, 1)]);
+                },
             },
-        });
-    }
-    if several {
-        scenarios.extend([
             Scenario {
                 name: "round-shared-3",
                 threads: 3,
@@ -107,7 +106,22 @@ pub fn scenarios<P: Platform, L: RawLock<P>, T: Places>(decides: Decides, severa
                 threads: 4,
                 run: || comes_round::<P, L, T>(&[rider(2, 1), rider(2, 1), mover(1, 2, 2), rider(0, 1)]),
             },
-        ]);
+        ],
+        Decides::AtAcquisition => &[
+            Scenario {
+                name: "round-shared-3",
+                threads: 3,
+                run: || lets_each_pass_once::<P, L, T>(&[rider(0, 3), rider(0, 1), rider(1, 3)]),
+            },
+            Scenario {
+                name: "round-shared-4",
+                threads: 4,
+                run: || lets_each_pass_once::<P, L, T>(&[rider(2, 2), rider(2, 1), rider(1, 2), rider(0, 1)]),
+            },
+        ],
+    };
+    if several {
+        scenarios.extend(shared);
     }
     scenarios
 }
@@ -116,8 +130,8 @@ pub fn scenarios<P: Platform, L: RawLock<P>, T: Places>(decides: Decides, severa
 struct Book {
     /// Threads between the call and the return of `lock`.
     inside: Vec<bool>,
-    /// Where each acquisition took place, and a moment before which it did not.
-    acquisitions: Vec<(u32, u64)>,
+    /// Who acquired the lock each time, and a moment before which that was not.
+    acquisitions: Vec<(usize, u64)>,
     /// Just before the latest release.
     released: u64,
     /// Where the holder before this one was served; nothing where that is not sure.
@@ -162,7 +176,7 @@ fn ride<P: Platform, L: RawLock<P>, T: Places>(
                 let mut book = open();
                 book.inside[thread] = false;
                 let released = book.released;
-                book.acquisitions.push((rider.at, released));
+                book.acquisitions.push((thread, released));
                 book.decided = book.decided.min(released);
                 judge(&book, thread);
                 // One that has not waited may have found the lock free, and then has not told the lock where it was.
@@ -198,13 +212,33 @@ pub fn comes_round<P: Platform, L: RawLock<P>, T: Places>(riders: &[Rider]) {
     let judge = |book: &Book, _: usize| {
         for (waiter, since) in waiters::<T>(book, riders) {
             let mut passed: Vec<u32> = Vec::new();
-            for (rank, moment) in book.acquisitions.iter().rev() {
-                if *rank == waiter.at || *moment < since {
+            for (thread, moment) in book.acquisitions.iter().rev() {
+                let rank = riders[*thread].at;
+                if rank == waiter.at || *moment < since {
                     break;
                 }
-                let again = passed.contains(rank);
+                let again = passed.contains(&rank);
                 assert!(!again, "{}: place {rank} twice while {} waits", L::INFO.id, waiter.at);
-                passed.push(*rank);
+                passed.push(rank);
+            }
+        }
+    };
+    ride::<P, L, T>(Decides::AtRelease, riders, judge, || {});
+}
+
+/// Bounded waiting, counted in threads, of which several may wait at one place: while one waits, each other one gets the
+/// lock at most once.
+///
+/// # Panics
+/// Where one gets it twice.
+pub fn lets_each_pass_once<P: Platform, L: RawLock<P>, T: Places>(riders: &[Rider]) {
+    let judge = |book: &Book, _: usize| {
+        for (waiter, since) in waiters::<T>(book, riders) {
+            let mut passed: Vec<usize> = Vec::new();
+            for (thread, _) in book.acquisitions.iter().rev().take_while(|(_, moment)| *moment >= since) {
+                let again = passed.contains(thread);
+                assert!(!again, "{}: thread {thread} twice while one waits at {}", L::INFO.id, waiter.at);
+                passed.push(*thread);
             }
         }
     };

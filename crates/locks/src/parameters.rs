@@ -1,6 +1,7 @@
 //! Parameters of locks at run time. They are written behind a lock's name: `ID:KEY=VALUE[:KEY=VALUE]`, as in
 //! `asl:fifo=ticket:max-window=500us`.
 
+use crate::info::WaitingPolicy;
 use crate::registry::{self, Entry, Role};
 use core::fmt;
 use lockswap_platform::{parse_duration, window, Ns, Platform};
@@ -120,6 +121,8 @@ pub enum Setting {
     RwInhibit,
     /// `patience`, of an rwlock
     RwPatience,
+    /// `promote`
+    Promote,
     /// `section`
     Section,
     /// `insist`
@@ -249,8 +252,10 @@ impl<'a> Named<'a> {
     /// Whether a waiter spins for as long as a round trip through a sleep takes ([`Platform::spins_before_park`]) before it
     /// sleeps: the time is measured, and the user has not chosen another one.
     pub fn asks_how_long_to_spin(&self) -> bool {
-        let is_chosen = |parameter: &Parameter| self.given().any(|(given, ..)| given.key == parameter.key);
-        self.entry.parameters.iter().any(|parameter| parameter.default == Default::Measured && !is_chosen(parameter))
+        match self.entry.parameters.iter().find(|parameter| parameter.key == SPIN.key) {
+            Some(spin) => spin.default == Default::Measured && !self.given().any(|(given, ..)| given.key == SPIN.key),
+            None => self.entry.info.waiting == WaitingPolicy::SpinThenPark && !self.entry.path.is_empty(),
+        }
     }
 
     /// Whether no parameter has a value that is not part of the lock's id.
@@ -433,6 +438,9 @@ mod tests {
             [("mcs_stp", true), ("malth_stp", true), ("mcs_stp:spin=9", false), ("mcs_spin", false), ("futex", false)]
         {
             assert_eq!(read(Role::Mutex, lock).unwrap().asks_how_long_to_spin(), asks, "{lock}");
+        }
+        for (lock, asks) in [("shfllock-rw", true), ("rw-futex", false), ("bravo", false), ("pthread", false)] {
+            assert_eq!(read(Role::RwLock, lock).unwrap().asks_how_long_to_spin(), asks, "{lock}");
         }
         for (text, looks) in [("1", Some(1)), ("1000000", Some(1_000_000))] {
             assert_eq!(read_spins_before_park(text), looks);

@@ -2,19 +2,23 @@
 
 mod placed;
 
-use lockswap_conformance::routed::{comes_round, in_order, Rider};
+use lockswap_conformance::routed::{comes_round, in_order, lets_each_pass_once, Decides, Rider};
 use lockswap_conformance::{self as conformance, Threads};
 use lockswap_locks::asymmetric::libasl;
 use lockswap_locks::numa::{ahmcs, cohort, hmcs, hticket};
+use lockswap_locks::routed::list::RonList;
 use lockswap_locks::routed::plock::{Counts, RonPlock};
 use lockswap_locks::routed::ron::{Flags, Ron, Routed};
 use lockswap_locks::routed::shared::{RonShared, Table};
 use lockswap_locks::routed::ticket::{Queues, RonTicket};
+use lockswap_locks::rw::shfllock_rw::QueuedRw;
 use lockswap_locks::shuffle::policy::{OfKind, OfLlc, OfNode, Together, WritersFirst, READER, WRITER};
 use lockswap_locks::shuffle::proportional::Proportional;
-use lockswap_locks::shuffle::shfllock::{Shfl, ShflLock, ShflLockB, ShflLockKind, ShflLockLlc, ShflPb10};
+use lockswap_locks::shuffle::shfllock::{
+    Shfl, ShflLock, ShflLockB, ShflLockKind, ShflLockLlc, ShflPb10, WITHOUT_BOUND,
+};
 use lockswap_locks::waiting::{Spin, SpinThenPark};
-use lockswap_locks::{Context, IsHeld, RawLock};
+use lockswap_locks::{Context, IsHeld, Preference, RawLock, RawRwLock};
 use lockswap_platform::CoreKind::{self, Big, Little};
 use lockswap_platform::{group_number, set_big, set_route, CpuList, Native, Platform};
 use placed::{Place, Placed, Riders, RANKS, SOMEWHERE};
@@ -143,10 +147,16 @@ fn a_hierarchical_lock_bounds_each_level() {
 
 #[test]
 fn neighbours_share_a_queue_where_there_are_too_many() {
-    // 32 caches of two nodes: the first two of each share a queue, and have their turns together.
-    let cache = |rank: u32| in_cache_of_node(group_number(rank, 32), rank / 16);
-    let places = [0, 16, 1, 2, 17, 0].map(cache);
-    assert_eq!(order_of_service::<hmcs::Hmcs<Placed>>(cache(31), &places), [0, 2, 5, 3, 1, 4]);
+    // 64 caches of two nodes: the first two of each share a queue, and have their turns together.
+    let cache = |rank: u32| in_cache_of_node(group_number(rank, 64), rank / 32);
+    let places = [0, 32, 1, 2, 33, 0].map(cache);
+    assert_eq!(order_of_service::<hmcs::Hmcs<Placed>>(cache(63), &places), [0, 2, 5, 3, 1, 4]);
+    // 16 nodes: the first two.
+    let node = |rank: u32| on_node(group_number(rank, 16));
+    let places = [0, 8, 1].map(node);
+    assert_eq!(order_of_service::<cohort::CTktTkt<Placed>>(node(15), &places), [0, 2, 1]);
+    assert_eq!(order_of_service::<cohort::CPtlTkt<Placed>>(node(15), &places), [0, 2, 1]);
+    assert_eq!(order_of_service::<hticket::HTicketLs<Placed>>(node(15), &places), [0, 2, 1]);
 }
 
 #[test]
@@ -186,16 +196,51 @@ fn the_shuffler_wakes_those_that_it_brings_together() {
 fn writers_come_first() {
     type Lock<const BATCH: u32> = Shfl<Placed, WritersFirst<BATCH>, Spin>;
     const WANT: [u32; 8] = [READER, READER, WRITER, WRITER, READER, WRITER, WRITER, READER];
-    // SAFETY: see above.
-    let order = order_through(Placed::move_to, SOMEWHERE, &[SOMEWHERE; 8], |lock: &Lock<1024>, (), waiter| unsafe {
+    let order = order_through(Placed::move_to, SOMEWHERE, &[SOMEWHERE; 8], |lock: &Lock<1024>, (), waiter| {
         lock.lock_as(WANT[waiter]);
     });
     assert_eq!(order, [0, 2, 3, 5, 6, 1, 4, 7]);
-    // SAFETY: see above.
-    let order = order_through(Placed::move_to, SOMEWHERE, &[SOMEWHERE; 8], |lock: &Lock<3>, (), waiter| unsafe {
+    let order = order_through(Placed::move_to, SOMEWHERE, &[SOMEWHERE; 8], |lock: &Lock<3>, (), waiter| {
         lock.lock_as(WANT[waiter]);
     });
     assert_eq!(order[..4], [0, 2, 3, 1], "a batch of three, then the next in the queue");
+}
+
+/// The same in the read-write lock. Waiter 0 waits for the writer inside, and the others queue behind it: waiter 1, their
+/// head, brings the writers together.
+#[test]
+fn shfllock_rw_brings_writers_together() {
+    const WRITES: [bool; 8] = [false, false, true, true, false, true, true, false];
+    fn order<const WRITERS: u32>() -> Vec<usize> {
+        let (lock, order) = (QueuedRw::<Placed, WRITERS>::new(), Mutex::new(Vec::new()));
+        let preference = Preference::Writers;
+        assert!(lock.write(None));
+        std::thread::scope(|scope| {
+            for (waiter, writes) in WRITES.into_iter().enumerate() {
+                let (lock, order) = (&lock, &order);
+                scope.spawn(move || {
+                    Placed::stay_awake();
+                    assert!(if writes { lock.write(None) } else { lock.read(preference, None) });
+                    order.lock().unwrap().push(waiter);
+                    // SAFETY: held in that mode.
+                    unsafe {
+                        if writes {
+                            lock.unlock_write(preference);
+                        } else {
+                            lock.unlock_read(preference);
+                        }
+                    }
+                });
+                settle();
+            }
+            // SAFETY: held exclusively.
+            unsafe { lock.unlock_write(preference) };
+        });
+        // The two readers that come first, and those that come last, may do so at the same time.
+        order.into_inner().unwrap()[2..6].to_vec()
+    }
+    assert_eq!(order::<1024>(), [2, 3, 5, 6]);
+    assert_eq!(order::<3>(), [2, 3, 4, 5], "a batch of three, which waiter 1 begins, then the next in the queue");
 }
 
 #[test]
@@ -259,6 +304,7 @@ fn ron_follows_the_route() {
     check::<RonTicket<Placed>>();
     check::<RonPlock<Placed>>();
     check::<RonShared<Placed>>();
+    check::<RonList<Placed>>();
 }
 
 /// Two threads wait on each of three CPUs: one of each passes in each round.
@@ -310,7 +356,7 @@ fn ron_comes_round() {
     }
     fn check<L: RawLock<Placed>>(threads: u32) {
         comes_round::<Placed, L, Riders>(&riders(threads, 300));
-        in_order::<Placed, L, Riders>(&riders(threads, 2));
+        in_order::<Placed, L, Riders>(Decides::AtRelease, &riders(threads, 2));
     }
     let _alone = alone();
     check::<Ron<Placed>>(RANKS);
@@ -319,9 +365,12 @@ fn ron_comes_round() {
     check::<RonTicket<Placed>>(2 * RANKS);
     check::<RonPlock<Placed>>(RANKS);
     check::<RonPlock<Placed>>(2 * RANKS);
+    comes_round::<Placed, RonList<Placed>, Riders>(&riders(RANKS, 300));
+    lets_each_pass_once::<Placed, RonList<Placed>, Riders>(&riders(2 * RANKS, 300));
+    in_order::<Placed, RonList<Placed>, Riders>(Decides::AtAcquisition, &riders(2 * RANKS, 2));
 }
 
-/// Waiters for one lock take up the stops of all CPUs; those for another one get it all the same.
+/// Waiters for one lock take up elements of all CPUs; those for another one get it all the same.
 #[test]
 fn locks_that_share_a_table_do_not_disturb_each_other() {
     let _alone = alone();
@@ -432,7 +481,7 @@ impl Threads for StdThreads {
     }
 }
 
-/// Threads move between any two questions about where they are, and CPUs share the few stops that there are.
+/// Threads move between any two questions about where they are, and CPUs share the few elements that there are.
 #[test]
 fn locks_work_for_threads_that_never_stay_on_a_cpu() {
     type P = Placed<true>;
@@ -440,12 +489,14 @@ fn locks_work_for_threads_that_never_stay_on_a_cpu() {
     conformance::mutex::<P, Ron<P>, StdThreads>();
     conformance::mutex::<P, Routed<P, Flags<P, 2>>, StdThreads>();
     conformance::mutex::<P, Routed<P, Counts<P, 3>>, StdThreads>();
-    conformance::mutex::<P, Routed<P, Table<P, 2048>>, StdThreads>();
+    conformance::mutex::<P, Routed<P, Table<P, 2048, 1>>, StdThreads>();
+    conformance::mutex::<P, Routed<P, Table<P, 2048, 4>>, StdThreads>();
+    conformance::mutex::<P, RonList<P>, StdThreads>();
     conformance::mutex::<P, Queues<P, 3>, StdThreads>();
     conformance::mutex::<P, Shfl<P, Together<OfLlc, 2>, Spin>, StdThreads>();
-    conformance::mutex::<P, Shfl<P, Together<OfNode, 2>, SpinThenPark>, StdThreads>();
+    conformance::mutex::<P, Shfl<P, Together<OfNode, 2>, SpinThenPark, WITHOUT_BOUND>, StdThreads>();
     conformance::mutex::<P, Shfl<P, Proportional<2>, Spin>, StdThreads>();
-    conformance::mutex::<P, Shfl<P, Proportional<1>, SpinThenPark>, StdThreads>();
+    conformance::mutex::<P, Shfl<P, Proportional<1>, SpinThenPark, 1>, StdThreads>();
     conformance::mutex::<P, libasl::Asl<P>, StdThreads>();
     conformance::mutex::<P, libasl::AslBlocking<P>, StdThreads>();
     conformance::mutex::<P, hmcs::Hmcs<P>, StdThreads>();

@@ -4,6 +4,9 @@ use lockswap_locks::flat::ttas::Ttas;
 use lockswap_locks::info::Fairness;
 use lockswap_locks::registry::{find, Entry, Role};
 use lockswap_locks::routed::{list::RonList, plock::RonPlock, ron::Ron, shared::RonShared, ticket::RonTicket};
+use lockswap_locks::shuffle::policy::{OfNode, Together};
+use lockswap_locks::shuffle::shfllock::{Shfl, WITHOUT_BOUND};
+use lockswap_locks::waiting::{Spin, SpinThenPark};
 use lockswap_locks::{Context, RawLock};
 use lockswap_platform::{Ns, Platform};
 use lockswap_sim::{attempt, Finished, Job, Machine, Sim, Simulated, Workload};
@@ -194,4 +197,42 @@ fn ron_comes_round_on_64_cpus() {
     }
     let most = most_overtakers::<Ttas<Sim>>(&amd);
     assert!(most > 2 * 63, "a lock without that promise does not keep it: {most}");
+}
+
+/// The most acquisitions by a thread that comes back at once, while another one waits. Both are alone on their CPUs.
+fn most_steals<L: RawLock<Sim, Ctx = ()>>(machine: &Machine) -> u64 {
+    let (lock, acquisitions) = (L::new(), AtomicU64::new(0));
+    let crew = Simulated::new(machine, 1);
+    let longest = attempt(|| {
+        gather(&crew, 2, Timing::lasting(5_000_000), |member| {
+            let mut most = 0;
+            while member.signal.phase() != Phase::Stop {
+                let before = acquisitions.load(Relaxed);
+                // SAFETY: the lock needs no context.
+                unsafe { lock.lock(&()) };
+                most = most.max(acquisitions.fetch_add(1, Relaxed) - before);
+                Sim::keep_busy(2_000);
+                // SAFETY: held.
+                unsafe { lock.unlock(&()) };
+            }
+            most
+        })
+        .0
+    });
+    longest.expect("it ends").into_iter().max().unwrap_or(0)
+}
+
+/// A head of the queue that sleeps is overtaken as often as `steal` says, and not more often.
+#[test]
+fn shfllocks_head_loses_to_newcomers_as_often_as_it_may() {
+    type ShflB<const STEAL: u32> = Shfl<Sim, Together<OfNode>, SpinThenPark, STEAL>;
+    let xeon = machine("xeon-e5-2699v3");
+    // The holder that a waiter finds, and the one that got the lock while the waiter was on its way into the queue.
+    let most = most_steals::<Shfl<Sim, Together<OfNode>, Spin>>(&xeon);
+    assert!(most <= 2, "nobody steals: {most}");
+    assert_eq!(most_steals::<ShflB<0>>(&xeon), most);
+    let most = most_steals::<ShflB<3>>(&xeon);
+    assert!((3..=5).contains(&most), "3 times: {most}");
+    let most = most_steals::<ShflB<WITHOUT_BOUND>>(&xeon);
+    assert!(most > 5, "however often: {most}");
 }

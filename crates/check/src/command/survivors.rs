@@ -62,7 +62,7 @@ pub const EXPLAINED: &[Explained] = &[
     },
     Explained {
         file: "crates/locks/src/load_control/gcr.rs",
-        source: "if P::spin_map(|| self.try_activate()) {",
+        source: "let is_active = P::spin_map(|| {",
         change: Change::Skip(Wait::Spin),
         why: "who is active is about speed: the thread goes the passive way, and the inner lock excludes",
     },
@@ -97,8 +97,8 @@ pub const EXPLAINED: &[Explained] = &[
         why: OUT,
     },
     Explained {
-        file: "crates/locks/src/numa/hmcs.rs",
-        source: "self.entries.iter().all(|entry| entry.0.tail.load(Ordering::Acquire).is_null())",
+        file: "crates/locks/src/numa/level.rs",
+        source: "self.tail.load(Ordering::Acquire).is_null()",
         change: Change::DropAcquire,
         why: DESTROYED,
     },

@@ -168,6 +168,22 @@ fn counter_and_kv_report_fairness_over_threads() {
 }
 
 #[test]
+fn shares_of_lock_time_add_up() {
+    let lengths = ["shares", "--lock", "u-scl", "--set", "lengths=20us,2us", "--set", "nice=0,5"];
+    let (shown, exported) = bench(&[&lengths[..], &["--duration", "250ms"]].concat());
+    assert!(shown.contains("20us nice 0") && shown.contains("Jain"), "{shown}");
+    for result in results(&exported) {
+        let time = &result["lock_time"];
+        let share = |class: &str| time["shares"][class].as_f64().unwrap();
+        assert!((share("20us nice 0") + share("2us nice 5") - 1.0).abs() < 0.1, "medians of shares: {time}");
+        assert!((0.5..=1.0).contains(&time["jain"].as_f64().unwrap()), "two threads: {time}");
+        assert!((0.0..1.01).contains(&time["held"].as_f64().unwrap()), "{time}");
+    }
+    let (shown, _) = bench(&["shares-store", "--threads", "2,4", "--lock", "futex", "--duration", "250ms"]);
+    assert!(shown.contains("6us") && shown.contains("1us"), "{shown}");
+}
+
+#[test]
 fn readers_report_reads_and_writes_apart() {
     let (shown, exported) = bench(&["readers", "--rwlock", "rw-futex", "--reads", "50,100", "--duration", "250ms"]);
     assert!(shown.contains("read P50") && shown.contains("100 %"), "{shown}");

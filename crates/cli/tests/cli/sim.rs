@@ -47,6 +47,8 @@ fn every_workload_has_results_of_the_published_form() {
         "epochs-contention",
         "epochs-oversub",
         "oversub",
+        "shares",
+        "shares-store",
         "readers",
     ] {
         let lock = if workload == "readers" { "bravo" } else { "asl" };

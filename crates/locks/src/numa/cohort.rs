@@ -45,15 +45,17 @@ pub unsafe trait DetectWaiters<P: Platform>: TryLock<P> + IsHeld {
 pub trait ThreadOblivious<P: Platform>: TryLock<P, Ctx = ()> + IsHeld {}
 impl<P: Platform, G: TryLock<P, Ctx = ()> + IsHeld> ThreadOblivious<P> for G {}
 
-/// In place of an entry: the holder has the global lock only.
-const ALONE: u32 = u32::MAX;
+/// In place of a node: the holder has the global lock only, or nobody has it.
+const ALONE: u32 = 0;
 
-/// What a node has. Both fields are in one line: whoever acquires the local lock reads `passes` next.
+/// What the holder of the global lock keeps there. Accessed with Relaxed order, because the locks synchronise holders.
 #[repr(C)]
-struct Entry<P: Platform, L> {
-    local: L,
-    /// How often the node's holders have left the global lock to the next since the node acquired it. Belongs to the
-    /// holder of the local lock: to one that has just acquired it, 0 means that it must acquire the global lock.
+struct Batch<P: Platform> {
+    /// The entry of the node that has the global lock, plus one, which is not always that of the CPU that releases it; or
+    /// [`ALONE`]. A node's number is written, and taken back, only by holders of its local lock: whoever has just acquired
+    /// that one finds the number exactly if the thread before has left the global lock to the node.
+    holder: P::U32,
+    /// How often the node has passed the global lock on since it acquired it.
     passes: P::U32,
 }
 
@@ -61,10 +63,9 @@ struct Entry<P: Platform, L> {
 #[repr(C)]
 pub struct Cohort<P: Platform, G, L, const BATCH: u32> {
     global: G,
-    /// The entry of the node that holds the global lock, which is not always that of the CPU that releases it, or [`ALONE`].
-    /// Belongs to the holder; written only when the global lock changes hands.
-    holder: Line<P::U32>,
-    entries: [Line<Entry<P, L>>; ENTRIES],
+    /// On a line of its own: threads that arrive write to those of the locks.
+    batch: Line<Batch<P>>,
+    local: [Line<L>; ENTRIES],
     platform: PhantomData<P>,
 }
 
@@ -80,43 +81,23 @@ pub type CPtlTkt<P> = Cohort<P, Partitioned<P>, Ticket<P>, 100>;
 pub type CTktTkt<P> = Cohort<P, Ticket<P>, Ticket<P>, 100>;
 
 impl<P: Platform, G, L, const BATCH: u32> Cohort<P, G, L, BATCH> {
-    fn entry(&self, index: u32) -> &Entry<P, L> {
-        &self.entries[index as usize % ENTRIES].0
-    }
-
-    /// Acquires the global lock alone, if it is free.
-    #[inline]
-    fn try_alone(&self) -> bool
-    where
-        G: ThreadOblivious<P>,
-    {
-        // SAFETY: no context is needed.
-        let acquired = unsafe { self.global.try_lock(&()) };
-        if acquired {
-            // Relaxed: the field belongs to the holder of the global lock.
-            self.holder.0.store(ALONE, Ordering::Relaxed);
-        }
-        acquired
-    }
-
     /// Acquires the lock as the next of its node.
     ///
     /// # Safety
     /// As for `lock`.
     #[inline]
-    unsafe fn lock_both(&self, index: u32, cx: &L::Ctx)
+    unsafe fn lock_both(&self, node: usize, cx: &L::Ctx)
     where
         G: ThreadOblivious<P>,
         L: DetectWaiters<P>,
     {
-        let entry = self.entry(index);
         // SAFETY: as for this call.
-        unsafe { entry.local.lock(cx) };
-        // Relaxed here and for `holder`: the two belong to holders, whom the locks synchronise.
-        if entry.passes.load(Ordering::Relaxed) == 0 {
+        unsafe { self.local[node].lock(cx) };
+        if self.batch.holder.load(Ordering::Relaxed) != node as u32 + 1 {
             // SAFETY: no context is needed.
             unsafe { self.global.lock(&()) };
-            self.holder.0.store(index, Ordering::Relaxed);
+            self.batch.holder.store(node as u32 + 1, Ordering::Relaxed);
+            self.batch.passes.store(0, Ordering::Relaxed);
         }
     }
 }
@@ -154,45 +135,46 @@ unsafe impl<P: Platform, G: ThreadOblivious<P>, L: DetectWaiters<P>, const BATCH
     fn new() -> Self {
         Cohort {
             global: G::new(),
-            holder: Line(P::U32::new(0)),
-            entries: array::from_fn(|_| Line(Entry { local: L::new(), passes: P::U32::new(0) })),
+            batch: Line(Batch { holder: P::U32::new(ALONE), passes: P::U32::new(0) }),
+            local: array::from_fn(|_| Line(L::new())),
             platform: PhantomData,
         }
     }
 
     fn is_quiet(&self) -> bool {
-        self.global.is_quiet() && self.entries.iter().all(|entry| entry.0.local.is_quiet())
+        self.global.is_quiet() && self.local.iter().all(|local| local.is_quiet())
     }
 
     #[inline]
     unsafe fn lock(&self, cx: &L::Ctx) {
-        let index = P::node() % ENTRIES as u32;
-        if self.entry(index).local.is_held() || !self.try_alone() {
-            // SAFETY: as for this call.
-            unsafe { self.lock_both(index, cx) };
+        let node = P::node() as usize % ENTRIES;
+        // SAFETY: as for this call; the global lock needs no context.
+        unsafe {
+            if self.local[node].is_held() || !self.global.try_lock(&()) {
+                self.lock_both(node, cx);
+            }
         }
     }
 
     #[inline]
     unsafe fn unlock(&self, cx: &L::Ctx) {
-        // Relaxed throughout: as in `lock_both`.
-        let holder = self.holder.0.load(Ordering::Relaxed);
-        if holder == ALONE {
+        let batch = &self.batch.0;
+        let Some(node) = batch.holder.load(Ordering::Relaxed).checked_sub(1) else {
             // LAST: the lock may be destroyed after this.
             // SAFETY: the thread holds the global lock.
             return unsafe { self.global.unlock(&()) };
-        }
-        let entry = self.entry(holder);
-        let passes = entry.passes.load(Ordering::Relaxed);
+        };
+        let local = &self.local[node as usize].0;
+        let passes = batch.passes.load(Ordering::Relaxed);
         // SAFETY: the holder of the lock holds the global one and its node's local one, this with `cx`.
         unsafe {
-            if passes < BATCH && entry.local.has_waiters(cx) {
-                entry.passes.store(passes + 1, Ordering::Relaxed);
+            if passes < BATCH && local.has_waiters(cx) {
+                batch.passes.store(passes + 1, Ordering::Relaxed);
                 // LAST: the lock may be destroyed when the waiter has acquired.
-                entry.local.unlock(cx);
+                local.unlock(cx);
             } else {
-                entry.passes.store(0, Ordering::Relaxed);
-                entry.local.unlock(cx);
+                batch.holder.store(ALONE, Ordering::Relaxed);
+                local.unlock(cx);
                 // LAST: nobody acquires the lock before this, so that it still exists.
                 self.global.unlock(&());
             }
@@ -206,7 +188,8 @@ unsafe impl<P: Platform, G: ThreadOblivious<P>, L: DetectWaiters<P>, const BATCH
 {
     #[inline]
     unsafe fn try_lock(&self, _: &L::Ctx) -> bool {
-        self.try_alone()
+        // SAFETY: no context is needed. Whoever releases the global lock leaves `holder` at ALONE.
+        unsafe { self.global.try_lock(&()) }
     }
 }
 

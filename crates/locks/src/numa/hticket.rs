@@ -6,14 +6,15 @@
 //!
 //! The holder passes the lock to the next ticket of its node, up to [`HTicketLs`]'s 128 acquisitions in a row; then, or
 //! if nobody of its node waits, it gives up the global lock. Waiters of both levels back off in proportion to their
-//! distance. Fairness: long-term; first come, first served inside a node and among nodes. Space: a cache line for the
-//! global lock and one per node. Hand-off: one store inside a node, two between nodes.
+//! distance. Fairness: long-term; first come, first served inside a node and among nodes. Space: two cache lines
+//! for the global lock and one per node. Hand-off: one store inside a node, two between nodes.
 //!
 //! Deviations: a lock that nobody has or waits for is acquired with a global ticket alone, which makes the uncontended
 //! path short and `try_lock` exact (the published lock has none). A batch is a count of its own beside two plain ticket
 //! locks, instead of tickets that count down to it. A node gives up its local lock before the global one, so that the
 //! store that lets others in is the last access; the local waiter that comes first then queues for the global lock.
 
+use super::ENTRIES;
 use crate::flat::ticket::TicketLock;
 use crate::flat::CYCLES_PER_PAUSE;
 use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
@@ -25,49 +26,46 @@ use lockswap_platform::{AtomicInt, Ordering, Platform};
 /// Each level, with 120 cycles of back-off per thread ahead.
 type Level<P> = TicketLock<P, { 120 / CYCLES_PER_PAUSE }, 256>;
 
-/// The holder has no local ticket.
+/// The holder has no local ticket, or there is no holder.
 const NO_NODE: u32 = 0;
 
+/// What the holder of the global lock keeps there. Accessed with Relaxed order, because the ticket locks synchronise
+/// holders.
 #[repr(C)]
-struct Global<P: Platform> {
-    ticket: Level<P>,
-    /// The holder's node plus one if it has a local ticket, else [`NO_NODE`]; NO_NODE while nobody holds the global lock.
+struct Batch<P: Platform> {
+    /// The holder's node plus one if it has a local ticket, else [`NO_NODE`]. A node's number is written, and taken back,
+    /// only by holders of its local ticket: whoever has just been served there finds the number exactly if the thread
+    /// before has passed the global lock on.
     holder: P::U32,
-}
-
-#[repr(C)]
-struct Local<P: Platform> {
-    ticket: Level<P>,
-    /// How often the node may still acquire, the holder of the local ticket included; 0 if it must get the global lock
-    /// first. Belongs to the holder of the local ticket.
+    /// How often the node may still acquire, the holder included.
     left: P::U32,
 }
 
-/// The lock. `NODES` is the capacity: nodes beyond it share entries. `BATCH`, at least 1, bounds the acquisitions in a row
-/// of a node.
+/// The lock. `NODES`, a power of two, is the capacity: of more nodes, neighbours share a local lock. `BATCH`, at least 1,
+/// bounds the acquisitions in a row of a node.
 #[repr(C)]
 pub struct HTicket<P: Platform, const NODES: usize, const BATCH: u32> {
-    global: Line<Global<P>>,
-    nodes: [Line<Local<P>>; NODES],
+    global: Line<Level<P>>,
+    /// On a line of its own: threads that arrive write to those of the ticket locks.
+    batch: Line<Batch<P>>,
+    nodes: [Line<Level<P>>; NODES],
 }
 
 /// The published batch.
-pub type HTicketLs<P> = HTicket<P, 8, 128>;
+pub type HTicketLs<P> = HTicket<P, ENTRIES, 128>;
 
 impl<P: Platform, const NODES: usize, const BATCH: u32> HTicket<P, NODES, BATCH> {
     #[cold]
     #[inline(never)]
     fn lock_contended(&self) {
         let node = P::node() as usize % NODES;
-        let local = &self.nodes[node];
         // SAFETY: ticket locks need no context; each is released in `unlock_node`.
         unsafe {
-            local.ticket.lock(&());
-            // Relaxed, here and in `unlock`: `left` travels with the local ticket, `holder` with the global lock.
-            if local.left.load(Ordering::Relaxed) == 0 {
-                self.global.ticket.lock(&());
-                self.global.holder.store(node as u32 + 1, Ordering::Relaxed);
-                local.left.store(Setting::Batch.number::<P>(BATCH), Ordering::Relaxed);
+            self.nodes[node].lock(&());
+            if self.batch.holder.load(Ordering::Relaxed) != node as u32 + 1 {
+                self.global.lock(&());
+                self.batch.holder.store(node as u32 + 1, Ordering::Relaxed);
+                self.batch.left.store(Setting::Batch.number::<P>(BATCH), Ordering::Relaxed);
             }
         }
     }
@@ -77,19 +75,18 @@ impl<P: Platform, const NODES: usize, const BATCH: u32> HTicket<P, NODES, BATCH>
     #[inline(never)]
     fn unlock_node(&self, node: usize) {
         let local = &self.nodes[node];
-        let left = local.left.load(Ordering::Relaxed) - 1;
+        let left = self.batch.left.load(Ordering::Relaxed) - 1;
         // SAFETY: the caller holds both ticket locks.
         unsafe {
-            if left != 0 && local.ticket.is_awaited() {
-                local.left.store(left, Ordering::Relaxed);
+            if left != 0 && local.is_awaited() {
+                self.batch.left.store(left, Ordering::Relaxed);
                 // LAST: the next thread of the node has both locks after this.
-                local.ticket.unlock(&());
+                local.unlock(&());
             } else {
-                local.left.store(0, Ordering::Relaxed);
-                self.global.holder.store(NO_NODE, Ordering::Relaxed);
-                local.ticket.unlock(&());
+                self.batch.holder.store(NO_NODE, Ordering::Relaxed);
+                local.unlock(&());
                 // LAST: the lock may be destroyed after this.
-                self.global.ticket.unlock(&());
+                self.global.unlock(&());
             }
         }
     }
@@ -122,8 +119,9 @@ unsafe impl<P: Platform, const NODES: usize, const BATCH: u32> RawLock<P> for HT
 
     fn new() -> Self {
         HTicket {
-            global: Line(Global { ticket: RawLock::new(), holder: P::U32::new(NO_NODE) }),
-            nodes: core::array::from_fn(|_| Line(Local { ticket: RawLock::new(), left: P::U32::new(0) })),
+            global: Line(RawLock::new()),
+            batch: Line(Batch { holder: P::U32::new(NO_NODE), left: P::U32::new(0) }),
+            nodes: core::array::from_fn(|_| Line(RawLock::new())),
         }
     }
 
@@ -137,10 +135,10 @@ unsafe impl<P: Platform, const NODES: usize, const BATCH: u32> RawLock<P> for HT
 
     #[inline]
     unsafe fn unlock(&self, (): &()) {
-        match self.global.holder.load(Ordering::Relaxed) {
+        match self.batch.holder.load(Ordering::Relaxed) {
             // SAFETY: the caller holds the global lock, and nothing else.
             // LAST: the lock may be destroyed after this.
-            NO_NODE => unsafe { self.global.ticket.unlock(&()) },
+            NO_NODE => unsafe { self.global.unlock(&()) },
             node => self.unlock_node(node as usize - 1),
         }
     }
@@ -151,7 +149,7 @@ unsafe impl<P: Platform, const NODES: usize, const BATCH: u32> TryLock<P> for HT
     #[inline]
     unsafe fn try_lock(&self, cx: &()) -> bool {
         // SAFETY: as for this call.
-        unsafe { self.global.ticket.try_lock(cx) }
+        unsafe { self.global.try_lock(cx) }
     }
 }
 
@@ -161,6 +159,6 @@ unsafe impl<P: Platform, const NODES: usize, const BATCH: u32> TimedLock<P> for 
 impl<P: Platform, const NODES: usize, const BATCH: u32> IsHeld for HTicket<P, NODES, BATCH> {
     #[inline]
     fn is_held(&self) -> bool {
-        self.global.ticket.is_held()
+        self.global.is_held()
     }
 }

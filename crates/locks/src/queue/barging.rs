@@ -17,6 +17,7 @@
 //! on 2 CPUs that was 1/35 of the throughput of this.
 
 use crate::info::{ByPriority, Fairness, LockInfo, Timed};
+use crate::line::Line;
 use crate::parameters::{spins, Default, Parameter, Parameters, Setting, Values};
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::{AtomicInt, Ordering, Platform};
@@ -55,7 +56,7 @@ impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> Barging<P, L, PATIENCE> {
     #[cold]
     #[inline(never)]
     fn lock_contended(&self) {
-        let node = L::Ctx::new();
+        let node = Line(L::Ctx::new());
         // SAFETY: a fresh context that stays until nobody looks at it. The queue is released while this thread holds the
         // lock, whose memory therefore stays.
         unsafe {
@@ -139,7 +140,8 @@ unsafe impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> RawLock<P> for Barg
 
     #[inline]
     unsafe fn lock(&self, (): &()) {
-        if !self.acquire_free() {
+        // ORDER(hand-off): as in `acquire_free`.
+        if self.word.compare_exchange(FREE, HELD, Ordering::Acquire).is_err() {
             self.lock_contended();
         }
     }

@@ -15,7 +15,8 @@ use core::marker::PhantomData;
 use core::ptr::{null_mut, without_provenance_mut};
 use lockswap_platform::{AtomicInt, AtomicPtrCell, Ordering, Platform};
 
-/// A waiter.
+/// A waiter, on a line of its own: its stack frame has other things beside it.
+#[repr(C, align(64))]
 struct Node<P: Platform> {
     next: P::Ptr<Node<P>>,
     status: P::U32,
@@ -60,30 +61,29 @@ impl<P: Platform, W: Waiting> K42Lock<P, W> {
     fn lock_contended(&self) {
         let node = Node::<P> { next: P::Ptr::new(null_mut()), status: P::U32::new(WAITING) };
         let me = (&raw const node).cast_mut();
-        let acquired_free = P::spin_map(|| {
-            // Relaxed: the exchanges below decide.
+        // Each repetition means that another thread has changed the tail.
+        let predecessor = loop {
+            // Relaxed: the exchanges decide.
             let tail = self.tail.load(Ordering::Relaxed);
             if tail.is_null() {
                 // ORDER(hand-off): Acquire pairs with the Release in `unlock`.
-                self.tail.compare_exchange(tail, Self::held_alone(), Ordering::Acquire).ok().map(|_| true)
-            } else {
-                // ORDER(enqueue): Release publishes the node to the next waiter, whose exchange acquires it.
-                self.tail.compare_exchange(tail, me, Ordering::AcqRel).ok().map(|predecessor| {
-                    let link = if predecessor == Self::held_alone() {
-                        &self.next
-                    } else {
-                        // SAFETY: the predecessor leaves its stack frame only after it has seen its `next`.
-                        unsafe { &(*predecessor).next }
-                    };
-                    // ORDER(link): Release pairs with the Acquire in `linked`; publishes this node.
-                    link.store(me, Ordering::Release);
-                    false
-                })
+                if self.tail.compare_exchange(null_mut(), Self::held_alone(), Ordering::Acquire).is_ok() {
+                    return;
+                }
+            // ORDER(enqueue): Release publishes the node to the next waiter, whose exchange acquires it.
+            } else if self.tail.compare_exchange(tail, me, Ordering::AcqRel).is_ok() {
+                break tail;
             }
-        });
-        if acquired_free {
-            return;
-        }
+        };
+        // The lock plays the holder's node.
+        let link = if predecessor == Self::held_alone() {
+            &self.next
+        } else {
+            // SAFETY: the predecessor leaves its stack frame only after it has seen its `next`.
+            unsafe { &(*predecessor).next }
+        };
+        // ORDER(link): Release pairs with the Acquire in `linked`; publishes this node.
+        link.store(me, Ordering::Release);
         W::wait::<P>(&node.status);
         self.leave_queue(&node);
     }

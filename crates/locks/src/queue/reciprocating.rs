@@ -23,7 +23,8 @@ use core::marker::PhantomData;
 use core::ptr::{null_mut, without_provenance_mut};
 use lockswap_platform::{AtomicInt, AtomicPtrCell, Ordering, Platform};
 
-/// A waiter.
+/// A waiter, on a line of its own: its stack frame has other things beside it.
+#[repr(C, align(64))]
 struct Node<P: Platform> {
     status: P::U32,
     /// The node at which the segment ends, without belonging to it; null: it ends at NOBODY.

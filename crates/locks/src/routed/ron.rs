@@ -58,7 +58,7 @@ pub trait WaitArray<P: Platform>: Send + Sync + 'static {
     /// Where it comes from.
     const PAPER: &'static str;
     /// What users may choose.
-    const PARAMETERS: Parameters;
+    const PARAMETERS: Parameters = Parameters::NONE;
     /// Elements of one CPU.
     const PER_CPU: usize = 1;
 

@@ -20,7 +20,6 @@
 //! cleared.
 
 use super::ron::{Routed, WaitArray};
-use crate::parameters::Parameters;
 use core::marker::PhantomData;
 use lockswap_platform::{AtomicInt, Ordering, Platform, SharedTable};
 
@@ -63,7 +62,6 @@ impl<P: Platform, const STRIDE: usize, const PER_CPU: usize> WaitArray<P> for Ta
     const ID: &'static str = "ron-shared";
     const SUMMARY: &'static str = "RON in one word: one table of waiting CPUs for all locks";
     const PAPER: &'static str = "Lo et al.: OSDI 2023, sec. 7";
-    const PARAMETERS: Parameters = Parameters::NONE;
     const PER_CPU: usize = PER_CPU;
 
     fn new() -> Self {

@@ -1,23 +1,31 @@
 //! ShflLock's read-write flavour (Kashyap, Calciu, Cheng, Min, Kim, SOSP 2019; the shape is that of Linux' qrwlock).
 //!
 //!   state:  WRITER | WAITING | ASLEEP | number of readers
-//!   queue:  [head]->[B]->[C]     a mutex; whoever holds it is next to enter, and the only one that competes for it
+//!   queue:  [head]->[W]->[W]->[R]->[R]     a mutex; whoever holds it is next to enter, and alone competes for `state`
 //!
-//! Readers share one counter. Who cannot enter at once queues in a ShflLock, readers and writers alike, so that the queue
-//! is ordered as that lock orders it; a writer at its head closes the lock to newcomers (WAITING) until the readers have
-//! left. A reader that waits is counted already, so that the next writer waits for it. Fairness: that of the queue with
-//! [`Preference::Writers`]. With [`Preference::Readers`] a reader waits for nobody but a writer inside, outside the
-//! queue: in it, it would stand behind a writer that waits for readers, which may depend on this one; writers may
-//! starve. Space: a word and the queue's lock. Waiters of the queue wait as that lock does; its head and the readers
-//! outside spin on `state`, then park there.
+//! Readers share one counter. Who cannot enter at once queues in a ShflLock, readers and writers alike, whose waiters
+//! bring the writers together ([`WritersFirst`]): at most `writers` of them pass before the reader that waits for
+//! longest gets its turn, which it passes on to the readers behind it. A writer at the head of the queue closes the
+//! lock to newcomers (WAITING) until the readers have left. A reader that waits at the head is counted already, so
+//! that the next writer waits for it.
 //!
-//! Deviations: the preference above. A waiter with a deadline polls for the head of the queue, and gives up from there.
+//! Fairness: long-term with [`Preference::Writers`], since batches of writers are bounded and newcomers take the
+//! queue's lock from its head [`STEAL`] times at most. With [`Preference::Readers`] a reader waits for nobody but a
+//! writer inside, outside the queue: in it, it would stand behind a writer that waits for readers, which may depend on
+//! this one; writers may starve. Space: a word and the queue's lock. Waiters of the queue wait as that lock does; its
+//! head and the readers outside spin on `state`, then park there.
+//!
+//! Deviations: the preference above. The authors' slides say that writers are grouped, their programs (rwaqm.c) group
+//! by NUMA node; this lock does what the slides say, and does not ask for the node. A waiter with a deadline polls for
+//! the head of the queue, and gives up from there.
 
-use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
-use crate::parameters::spins;
+use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::parameters::{spins, Parameters};
 use crate::rw::wait;
-use crate::shuffle::shfllock::ShflLockB;
-use crate::{Preference, RawRwLock, TimedLock};
+use crate::shuffle::policy::{Policy, WritersFirst, MAX_SHUFFLES, READER, WRITER as AS_WRITER};
+use crate::shuffle::shfllock::Shfl;
+use crate::waiting::SpinThenPark;
+use crate::{Preference, RawLock, RawRwLock, TimedLock};
 use lockswap_platform::{AtomicInt, Deadline, Ordering, Platform, Wake};
 
 /// | WRITER | WAITING | readers | meaning                                                        |
@@ -33,15 +41,19 @@ const WAITING: u32 = 1 << 30;
 const ASLEEP: u32 = 1 << 29;
 const READERS: u32 = ASLEEP - 1;
 
-/// The lock, over the queue of those that wait.
+/// How often newcomers may take the queue's lock from the head of the queue, which may be asleep: then the lock would
+/// be idle until it has woken up.
+pub const STEAL: u32 = 8;
+
+/// The lock. `WRITERS` of those that wait are brought together at most.
 #[repr(C)]
-pub struct QueuedRw<P: Platform, Q> {
+pub struct QueuedRw<P: Platform, const WRITERS: u32> {
     state: P::U32,
-    queue: Q,
+    queue: Shfl<P, WritersFirst<WRITERS>, SpinThenPark, STEAL>,
 }
 
-/// The published flavour: readers and writers of a NUMA node come together.
-pub type ShflLockRw<P> = QueuedRw<P, ShflLockB<P>>;
+/// With the bound that the paper has for all batches.
+pub type ShflLockRw<P> = QueuedRw<P, MAX_SHUFFLES>;
 
 /// Whether a reader may enter without waiting.
 fn is_open(state: u32, preference: Preference) -> bool {
@@ -52,7 +64,7 @@ fn is_open(state: u32, preference: Preference) -> bool {
     state & closed == 0 && state & READERS != READERS
 }
 
-impl<P: Platform, Q: TimedLock<P, Ctx = ()>> QueuedRw<P, Q> {
+impl<P: Platform, const WRITERS: u32> QueuedRw<P, WRITERS> {
     /// Waits until `attempt` succeeds; parks while the state has a bit of `blocked`. Returns `false` at the deadline.
     fn park_until(&self, deadline: Option<Deadline>, blocked: u32, attempt: impl Fn() -> bool) -> bool {
         // Relaxed, here and below: what blocks is only waited for; `attempt` acquires.
@@ -83,12 +95,12 @@ impl<P: Platform, Q: TimedLock<P, Ctx = ()>> QueuedRw<P, Q> {
         }
     }
 
-    /// Runs `enter` at the head of the queue. Returns `false` at the deadline.
-    fn at_head(&self, deadline: Option<Deadline>, enter: impl FnOnce() -> bool) -> bool {
+    /// Queues as a reader or as a writer, and runs `enter` at the head of the queue. Returns `false` at the deadline.
+    fn at_head(&self, attribute: u32, deadline: Option<Deadline>, enter: impl FnOnce() -> bool) -> bool {
         // SAFETY: no context; released below.
         unsafe {
             match deadline {
-                None => self.queue.lock(&()),
+                None => self.queue.lock_as(attribute),
                 Some(deadline) if !self.queue.lock_until(&(), deadline) => return false,
                 Some(_) => {}
             }
@@ -98,7 +110,8 @@ impl<P: Platform, Q: TimedLock<P, Ctx = ()>> QueuedRw<P, Q> {
         }
     }
 
-    /// Enters as a reader that waits for a writer inside only. It is counted from now on, so no writer gets in after that.
+    /// Enters as a reader that waits for a writer inside only. It is counted from now on, so no writer gets in after
+    /// that.
     fn read_next(&self, deadline: Option<Deadline>) -> bool {
         let may_count = |state: u32| state & READERS != READERS;
         let count = || {
@@ -135,14 +148,14 @@ impl<P: Platform, Q: TimedLock<P, Ctx = ()>> QueuedRw<P, Q> {
     fn read_contended(&self, preference: Preference, deadline: Option<Deadline>) -> bool {
         match preference {
             Preference::Readers => self.read_next(deadline),
-            Preference::Writers => self.at_head(deadline, || self.read_next(deadline)),
+            Preference::Writers => self.at_head(READER, deadline, || self.read_next(deadline)),
         }
     }
 
     #[cold]
     #[inline(never)]
     fn write_contended(&self, deadline: Option<Deadline>) -> bool {
-        self.at_head(deadline, || {
+        self.at_head(AS_WRITER, deadline, || {
             // Relaxed: closes the lock, publishes nothing.
             self.state.fetch_or(WAITING, Ordering::Relaxed);
             let attempt = || {
@@ -163,22 +176,23 @@ impl<P: Platform, Q: TimedLock<P, Ctx = ()>> QueuedRw<P, Q> {
 
 // SAFETY: a writer enters only where no reader is counted and no writer is inside; a counted reader is inside once no
 // writer is.
-unsafe impl<P: Platform, Q: TimedLock<P, Ctx = ()>> RawRwLock<P> for QueuedRw<P, Q> {
+unsafe impl<P: Platform, const WRITERS: u32> RawRwLock<P> for QueuedRw<P, WRITERS> {
     const INFO: LockInfo = LockInfo {
         id: "shfllock-rw",
         family: Family::ReadWrite,
         waiting: WaitingPolicy::SpinThenPark,
         fairness: Fairness::LongTerm,
         timed: Timed::Poll,
-        summary: "a central counter of readers; who must wait queues in a ShflLock, readers and writers alike",
+        summary: "a central counter of readers; who must wait queues in a ShflLock that brings writers together",
         paper: "Kashyap, Calciu, Cheng, Min, Kim: SOSP 2019",
-        asks: Asks::LOCALITY,
+        asks: <WritersFirst<WRITERS> as Policy>::ASKS,
         keeps_up: true,
         ..LockInfo::PLAIN
     };
+    const PARAMETERS: Parameters = <WritersFirst<WRITERS> as Policy>::PARAMETERS;
 
     fn new() -> Self {
-        QueuedRw { state: P::U32::new(0), queue: Q::new() }
+        QueuedRw { state: P::U32::new(0), queue: Shfl::new() }
     }
 
     #[inline]
@@ -259,6 +273,6 @@ unsafe impl<P: Platform, Q: TimedLock<P, Ctx = ()>> RawRwLock<P> for QueuedRw<P,
         let inside = if state & WRITER != 0 { WRITER } else { state & READERS };
         self.state.store(inside, Ordering::Relaxed);
         // SAFETY: no other thread exists, and this one is not in the queue.
-        unsafe { (&raw const self.queue).cast_mut().write(Q::new()) };
+        unsafe { (&raw const self.queue).cast_mut().write(Shfl::new()) };
     }
 }

@@ -252,9 +252,11 @@ impl<P: Platform, T: Times, const ACCOUNTS: usize> Scl<P, T, ACCOUNTS> {
     /// Charges the holder for the time since it acquired the lock.
     #[inline]
     fn charge(&self, now: Ns) {
-        let held = now.saturating_sub(self.changed.load(Ordering::Relaxed) as Ns);
+        let since = self.changed.load(Ordering::Relaxed) as Ns;
+        let held = now.saturating_sub(since);
         let holder = &self.accounts[usize::from(self.holder.load(Ordering::Relaxed))];
-        let others = self.accounts.iter().filter(|account| !ptr::eq(*account, holder) && account.is_active::<T>(now));
+        // Who was active then counts, because nobody else has had the opportunity since.
+        let others = self.accounts.iter().filter(|account| !ptr::eq(*account, holder) && account.is_active::<T>(since));
         let others: u64 = others.map(Account::weight).sum();
         let used = held + held.saturating_mul(others) / holder.weight();
         holder.used_up_to.store((holder.used_up_to() + used) as usize, Ordering::Relaxed);

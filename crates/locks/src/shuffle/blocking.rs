@@ -1,6 +1,6 @@
 //! How the waiters of a ShflLock wait, and how its holder lets go: the spinning and the blocking flavour.
 
-use crate::parameters::spins;
+use crate::parameters::{spins, Default, Parameter, Parameters, Setting, Values};
 use crate::waiting::{Spin, SpinThenPark, Waiting, GRANTED};
 use lockswap_platform::{AtomicInt, Ordering, Platform};
 
@@ -17,12 +17,15 @@ pub const HELD: u32 = 1;
 /// See [`FREE`].
 pub const HEAD_ASLEEP: u32 = 2;
 
+/// How often the head of the queue may lose to newcomers before it stops sleeping.
+pub const PATIENCE: u32 = 8;
+
 /// How the head of the queue waits for the lock, and how the lock is released.
 pub trait Blocking: Waiting {
-    /// Whether a newcomer may take a free lock while others queue. Where the head of the queue may be asleep, the lock
-    /// would otherwise be idle until it has woken up.
-    const STEALS_FROM_QUEUE: bool;
-    /// Waits until `status` is granted, which it returns, or, as long as this thread is awake, until `has_work` says so.
+    /// What users may choose of how the head waits.
+    const OF_THE_HEAD: Parameters;
+    /// Waits until `status` is granted, which it returns, or, as long as this thread is awake, until `has_work` says
+    /// so.
     fn wait_turn<P: Platform>(status: &P::U32, has_work: impl Fn() -> bool) -> bool;
     /// Waits until the lock looks free, or, as long as this thread is awake, until `has_work` says so.
     fn wait_free<P: Platform>(held: &P::U32, has_work: impl Fn() -> bool);
@@ -38,7 +41,7 @@ fn turn_or_work<P: Platform>(status: &P::U32, has_work: &impl Fn() -> bool) -> O
 }
 
 impl Blocking for Spin {
-    const STEALS_FROM_QUEUE: bool = false;
+    const OF_THE_HEAD: Parameters = Parameters::NONE;
 
     fn wait_turn<P: Platform>(status: &P::U32, has_work: impl Fn() -> bool) -> bool {
         P::spin_map(|| turn_or_work::<P>(status, &has_work))
@@ -59,7 +62,16 @@ impl Blocking for Spin {
 }
 
 impl Blocking for SpinThenPark {
-    const STEALS_FROM_QUEUE: bool = true;
+    const OF_THE_HEAD: Parameters = Parameters {
+        own: &[Parameter {
+            key: "patience",
+            values: Values::Number(Setting::Patience, 0, 1_000_000_000, "losses"),
+            default: Default::Number(PATIENCE),
+            summary: "times that newcomers take the lock from the head of the queue before it stops sleeping",
+            source: "ours: the published head never sleeps, which takes a CPU from the holder where there are too few",
+        }],
+        inside: &[],
+    };
 
     fn wait_turn<P: Platform>(status: &P::U32, has_work: impl Fn() -> bool) -> bool {
         loop {

@@ -1,31 +1,42 @@
 //! ShflLock (Kashyap, Calciu, Cheng, Min, Kim, SOSP 2019); spinning and blocking flavours.
 //!
 //!   held: FREE | HELD                 the lock proper: whoever swaps it holds the lock
+//!   closed: 0 | 1                     1: newcomers may not take the lock while others queue
 //!   tail ---------------------+
 //!   [A head]->[B]->[C]->[D tail]      an MCS queue of waiters; only its head competes for `held`
 //!
-//! One waiter at a time is the shuffler: while it waits it moves the waiters that its [`Policy`] looks for directly behind
-//! the batch that it leads, wakes those that sleep, and hands its role to the last of them. Fairness: long-term, since a
-//! batch is bounded and a newcomer takes a free lock only while nobody queues; the blocking flavour is unfair, as it lets
-//! newcomers take it then, too: one that comes back at once may keep it. Space: two words; a waiter's node lives on its stack and leaves the queue before the critical section. Hand-off:
-//! the head sees the lock free and swaps it.
+//! One waiter at a time is the shuffler: while it waits it moves the waiters that its [`Policy`] looks for directly
+//! behind the batch that it leads, wakes those that sleep, and hands its role to the last of them.
 //!
-//! Deviations: stealing is allowed while `tail` is null instead of by a flag of its own, which says the same with one write
-//! less on each entry to and exit from the queue. A waiter that the shuffler has woken spins for a bounded time and may
-//! then sleep again, as may an idle shuffler: in a process nobody knows whether its CPU is needed by the holder.
+//! Stealing: a newcomer takes a free lock without queueing while nobody queues. While others queue it may do so as
+//! often as the parameter `steal` says, then the head of the queue closes the lock to newcomers until it has got it.
+//! The default is the rule of the authors' programs: 0 for the spinning flavour (aqs.c: the first waiter sets a flag,
+//! `no_stealing`, and the last one clears it), without bound for the blocking flavour (aqm.c: its head clears that
+//! flag), whose head may be asleep, so that the lock would be idle until it has woken up.
+//!
+//! Fairness: long-term, since a batch and `steal` are bounded; unfair where `steal` has no bound, since a newcomer
+//! that comes back at once may keep the lock. Space: two words; a waiter's node lies on its stack and leaves the queue
+//! before the critical section. Hand-off: the head sees the lock free and swaps it.
+//!
+//! Deviations: with `steal` at 0 a null `tail` stands for the absent flag, which says the same with one write less on
+//! each entry to and exit from the queue. A batch ends after `batch` waiters; in the authors' programs a walk through
+//! the queue begins with the chance of 1 in 1024 that the role goes to the next waiter instead, whatever its
+//! attribute. A waiter that the shuffler has woken spins for a bounded time and may then sleep again, as may an idle
+//! shuffler and the head: in a process nobody knows whether its CPU is needed by the holder.
 
-use super::blocking::{Blocking, FREE, HELD};
+use super::blocking::{Blocking, FREE, HELD, PATIENCE};
 use super::policy::{OfKind, OfLlc, OfNode, Policy, Together};
 use super::proportional::Proportional;
 use crate::info::{ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::parameters::{Default, Parameter, Parameters, Setting, Values};
 use crate::waiting::{Spin, SpinThenPark, GRANTED, WAITING};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
 use lockswap_platform::{AtomicInt, AtomicPtrCell, Ordering, Platform};
 
-/// How often the head of the queue may lose to newcomers before it stops sleeping.
-const PATIENCE: u32 = 8;
+/// `steal`: newcomers may take a free lock however often.
+pub const WITHOUT_BOUND: u32 = 1_000_000;
 
 /// A waiter. The fields behind `status` belong to the shuffler: they are written by the waiter before it is linked, by
 /// whoever is the shuffler, and travel with that role.
@@ -42,10 +53,13 @@ struct Node<P: Platform> {
     last_visited: P::Ptr<Node<P>>,
 }
 
-/// The lock, over whom its waiters bring together and the way that they wait. The policies' bounds are const parameters.
+/// The lock, over whom its waiters bring together, the way that they wait, and how often newcomers may take the lock
+/// from the head of the queue.
 #[repr(C)]
-pub struct Shfl<P: Platform, G, W> {
+pub struct Shfl<P: Platform, G, W, const STEAL: u32 = 0> {
     held: P::U32,
+    /// 1: the head of the queue has lost to newcomers as often as it may. Written by the head.
+    closed: P::U32,
     tail: P::Ptr<Node<P>>,
     policy: PhantomData<(G, W)>,
 }
@@ -53,7 +67,7 @@ pub struct Shfl<P: Platform, G, W> {
 /// The spinning flavour, by NUMA node.
 pub type ShflLock<P> = Shfl<P, Together<OfNode>, Spin>;
 /// The blocking flavour, by NUMA node.
-pub type ShflLockB<P> = Shfl<P, Together<OfNode>, SpinThenPark>;
+pub type ShflLockB<P> = Shfl<P, Together<OfNode>, SpinThenPark, WITHOUT_BOUND>;
 /// By last-level cache.
 pub type ShflLockLlc<P> = Shfl<P, Together<OfLlc>, Spin>;
 /// By the kind of the cores.
@@ -61,7 +75,8 @@ pub type ShflLockKind<P> = Shfl<P, Together<OfKind>, Spin>;
 /// Ten big cores, then a little one.
 pub type ShflPb10<P> = Shfl<P, Proportional, Spin>;
 
-impl<P: Platform, G: Policy, W: Blocking> Shfl<P, G, W> {
+impl<P: Platform, G: Policy, W: Blocking, const STEAL: u32> Shfl<P, G, W, STEAL> {
+    /// Acquires the lock if it is free.
     #[inline]
     fn acquire_free(&self) -> bool {
         // Relaxed: only decides whether the exchange is worth its price.
@@ -69,27 +84,48 @@ impl<P: Platform, G: Policy, W: Blocking> Shfl<P, G, W> {
         self.held.load(Ordering::Relaxed) == FREE && self.held.compare_exchange(FREE, HELD, Ordering::Acquire).is_ok()
     }
 
+    /// Acquires the lock if it is free and nobody queues.
+    #[inline]
+    fn acquire_unqueued(&self) -> bool {
+        // Relaxed: a hint for fairness only.
+        self.tail.load(Ordering::Relaxed).is_null() && self.acquire_free()
+    }
+
+    /// Acquires the lock if it is free and newcomers may take it while others queue.
     #[inline]
     fn steal(&self) -> bool {
         // Relaxed: a hint for fairness only.
-        (W::STEALS_FROM_QUEUE || self.tail.load(Ordering::Relaxed).is_null()) && self.acquire_free()
+        Self::most_steals() != 0 && self.closed.load(Ordering::Relaxed) == 0 && self.acquire_free()
+    }
+
+    /// How often newcomers may take the lock from the head of the queue.
+    fn most_steals() -> u32 {
+        Self::chosen(Setting::Steal, STEAL)
+    }
+
+    /// What the user has chosen for mutexes, unless this is the queue of a read-write lock.
+    fn chosen(setting: Setting, default: u32) -> u32 {
+        if G::IN_RWLOCK {
+            default
+        } else {
+            setting.number::<P>(default)
+        }
     }
 
     /// Acquires the lock for a caller that says itself what its attribute is.
-    ///
-    /// # Safety
-    /// As for [`RawLock::lock`].
     #[inline]
-    pub unsafe fn lock_as(&self, attribute: u32) {
-        if !self.steal() {
+    pub fn lock_as(&self, attribute: u32) {
+        if !self.acquire_unqueued() && !self.steal() {
             self.queue_as(attribute);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn queue(&self) {
-        self.queue_as(G::mine::<P>());
+    fn lock_contended(&self) {
+        if !self.steal() {
+            self.queue_as(G::mine::<P>());
+        }
     }
 
     #[cold]
@@ -125,15 +161,17 @@ impl<P: Platform, G: Policy, W: Blocking> Shfl<P, G, W> {
         }
     }
 
-    /// Waits at the head of the queue until the lock is acquired. A head that has lost to newcomers [`PATIENCE`] times
-    /// sleeps no more, so that it sees the lock free as soon as they do.
+    /// Waits at the head of the queue until the lock is acquired. A head that has lost to newcomers `patience` times
+    /// sleeps no more, so that it sees the lock free as soon as they do; after `steal` times it closes the lock to
+    /// them.
     fn compete(&self, node: &Node<P>) {
         let next = node.next();
         if !next.is_null() {
             // SAFETY: the next waiter stays until this one leaves the queue.
             W::nudge::<P>(unsafe { &(*next).status });
         }
-        let mut lost = 0;
+        let (patience, most_steals) = (Self::chosen(Setting::Patience, PATIENCE), Self::most_steals());
+        let (mut lost, mut closes) = (0, false);
         while !self.acquire_free() {
             // Relaxed: acquired with the grant, or this thread's own.
             let leads = node.is_shuffler() || node.batch.load(Ordering::Relaxed) == 0;
@@ -141,12 +179,25 @@ impl<P: Platform, G: Policy, W: Blocking> Shfl<P, G, W> {
             if has_work() {
                 // Relaxed: only decides when to stop.
                 self.shuffle(node, || self.held.load(Ordering::Relaxed) == FREE);
-            } else if lost < PATIENCE {
+                continue;
+            }
+            if lost >= most_steals && (1..WITHOUT_BOUND).contains(&most_steals) {
+                closes = true;
+                // Relaxed: a hint for fairness only.
+                self.closed.store(1, Ordering::Relaxed);
+            }
+            if lost < patience {
                 W::wait_free::<P>(&self.held, has_work);
-                lost += 1;
             } else {
                 Spin::wait_free::<P>(&self.held, has_work);
             }
+            // The lock was free, and is lost if somebody else is faster now. A wait that ended for work counts as
+            // well.
+            lost = lost.saturating_add(1);
+        }
+        if closes {
+            // Relaxed: as above.
+            self.closed.store(0, Ordering::Relaxed);
         }
     }
 
@@ -170,7 +221,8 @@ impl<P: Platform, G: Policy, W: Blocking> Shfl<P, G, W> {
     }
 
     /// Walks the queue behind `node` and moves the waiters that the policy looks for directly behind the batch that it
-    /// leads; hands the role of shuffler to the last of them. Ends there, at the end of the queue, or when `stop` says so.
+    /// leads; hands the role of shuffler to the last of them. Ends there, at the end of the queue, or when `stop` says
+    /// so.
     ///
     /// Only one waiter shuffles at a time: the role is handed on inside a batch, and a head outside any batch takes it
     /// up only when the batch before it has gone. All nodes behind the shuffler stay while it waits, and nobody else
@@ -184,8 +236,9 @@ impl<P: Platform, G: Policy, W: Blocking> Shfl<P, G, W> {
         let visited = node.last_visited.load(Ordering::Relaxed);
         let me: *const Node<P> = node;
         let (mut last, mut previous) = (me, if visited.is_null() { me } else { visited.cast_const() });
-        while G::is_open(batch) && !stop() {
-            // SAFETY: `last`, `previous` and all linked nodes behind them are this one or waiters behind it, which stay.
+        while G::is_open::<P>(batch) && !stop() {
+            // SAFETY: `last`, `previous` and all linked nodes behind them are this one or waiters behind it, which
+            // stay.
             let (last_ref, candidate) = unsafe { (&*last, (*previous).next()) };
             if candidate.is_null() {
                 break;
@@ -196,7 +249,7 @@ impl<P: Platform, G: Policy, W: Blocking> Shfl<P, G, W> {
             if after.is_null() {
                 break;
             }
-            let Some(joined) = G::joined(batch, last_ref.attribute(), candidate_ref.attribute()) else {
+            let Some(joined) = G::joined::<P>(batch, last_ref.attribute(), candidate_ref.attribute()) else {
                 previous = candidate;
                 continue;
             };
@@ -218,7 +271,7 @@ impl<P: Platform, G: Policy, W: Blocking> Shfl<P, G, W> {
         }
         if last == me {
             node.last_visited.store(previous.cast_mut(), Ordering::Relaxed);
-            node.shuffles.store(u32::from(G::is_open(batch)), Ordering::Relaxed);
+            node.shuffles.store(u32::from(G::is_open::<P>(batch)), Ordering::Relaxed);
             return;
         }
         node.shuffles.store(0, Ordering::Relaxed);
@@ -240,7 +293,7 @@ impl<P: Platform> Node<P> {
     fn batch_or_first<G: Policy>(&self) -> u32 {
         // Relaxed: the shuffler's own, or acquired with the turn at the head of the queue.
         match self.batch.load(Ordering::Relaxed) {
-            0 => G::first(self.attribute()),
+            0 => G::first::<P>(self.attribute()),
             batch => batch,
         }
     }
@@ -249,10 +302,10 @@ impl<P: Platform> Node<P> {
     fn pass_batch_on<G: Policy>(&self, next: &Node<P>) {
         // Relaxed: acquired with the turn, or this thread's own; the role publishes the new value.
         if self.batch.load(Ordering::Relaxed) == 0 || self.is_shuffler() {
-            let batch = G::passed(self.batch_or_first::<G>(), next.attribute());
+            let batch = G::passed::<P>(self.batch_or_first::<G>(), next.attribute());
             next.batch.store(batch, Ordering::Relaxed);
-            // ORDER(role): as in `shuffle`, for a `next` that takes the role up before the grant: a shuffler before this one
-            // may have moved its link.
+            // ORDER(role): as in `shuffle`, for a `next` that takes the role up before the grant: a shuffler before
+            // this one may have moved its link.
             next.shuffles.store(1, Ordering::Release);
         }
     }
@@ -284,7 +337,7 @@ impl<P: Platform> Node<P> {
 }
 
 // SAFETY: only an exchange that found FREE acquires; `unlock` writes FREE, its last access.
-unsafe impl<P: Platform, G: Policy, W: Blocking> RawLock<P> for Shfl<P, G, W> {
+unsafe impl<P: Platform, G: Policy, W: Blocking, const STEAL: u32> RawLock<P> for Shfl<P, G, W, STEAL> {
     const INFO: LockInfo = LockInfo {
         id: match W::POLICY {
             WaitingPolicy::Spin => G::IDS[0],
@@ -292,25 +345,35 @@ unsafe impl<P: Platform, G: Policy, W: Blocking> RawLock<P> for Shfl<P, G, W> {
         },
         family: Family::Shuffle,
         waiting: W::POLICY,
-        fairness: if W::STEALS_FROM_QUEUE { Fairness::Unfair } else { Fairness::LongTerm },
+        fairness: if STEAL == WITHOUT_BOUND { Fairness::Unfair } else { Fairness::LongTerm },
         timed: Timed::Poll,
         summary: G::SUMMARY,
         paper: G::PAPER,
         asks: G::ASKS,
-        by_priority: if W::STEALS_FROM_QUEUE { ByPriority::Barging } else { ByPriority::No },
-        keeps_up: W::STEALS_FROM_QUEUE,
+        by_priority: if STEAL != 0 { ByPriority::Barging } else { ByPriority::No },
+        keeps_up: STEAL != 0,
         ..LockInfo::PLAIN
+    };
+    const PARAMETERS: Parameters = Parameters {
+        own: &[Parameter {
+            key: "steal",
+            values: Values::Number(Setting::Steal, 0, WITHOUT_BOUND, "acquisitions"),
+            default: Default::Number(STEAL),
+            summary: "times that newcomers may take the lock from the head of the queue; 1000000: without bound",
+            source: "Kashyap et al.: SOSP 2019, the authors' aqs.c (0) and aqm.c (without bound)",
+        }],
+        inside: &[G::PARAMETERS, W::OF_THE_HEAD, W::PARAMETERS],
     };
     type Ctx = ();
 
     fn new() -> Self {
-        Shfl { held: P::U32::new(FREE), tail: P::Ptr::new(null_mut()), policy: PhantomData }
+        Shfl { held: P::U32::new(FREE), closed: P::U32::new(0), tail: P::Ptr::new(null_mut()), policy: PhantomData }
     }
 
     #[inline]
     unsafe fn lock(&self, (): &()) {
-        if !self.steal() {
-            self.queue();
+        if !self.acquire_unqueued() {
+            self.lock_contended();
         }
     }
 
@@ -321,17 +384,17 @@ unsafe impl<P: Platform, G: Policy, W: Blocking> RawLock<P> for Shfl<P, G, W> {
 }
 
 // SAFETY: acquires only from FREE.
-unsafe impl<P: Platform, G: Policy, W: Blocking> TryLock<P> for Shfl<P, G, W> {
+unsafe impl<P: Platform, G: Policy, W: Blocking, const STEAL: u32> TryLock<P> for Shfl<P, G, W, STEAL> {
     #[inline]
     unsafe fn try_lock(&self, (): &()) -> bool {
-        self.steal()
+        self.acquire_unqueued() || self.steal()
     }
 }
 
 // SAFETY: the provided method.
-unsafe impl<P: Platform, G: Policy, W: Blocking> TimedLock<P> for Shfl<P, G, W> {}
+unsafe impl<P: Platform, G: Policy, W: Blocking, const STEAL: u32> TimedLock<P> for Shfl<P, G, W, STEAL> {}
 
-impl<P: Platform, G, W> IsHeld for Shfl<P, G, W> {
+impl<P: Platform, G, W, const STEAL: u32> IsHeld for Shfl<P, G, W, STEAL> {
     #[inline]
     fn is_held(&self) -> bool {
         // Relaxed: the answer says nothing about what the lock protects.

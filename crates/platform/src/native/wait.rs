@@ -17,6 +17,9 @@ const ALONE: Ns = 1_000;
 /// the end of the wait would be noticed late.
 const MOST_PAUSES: u32 = 127;
 
+/// Rounds of spinning between two looks at the clock.
+const ROUNDS_PER_LOOK_AT_CLOCK: u32 = 16;
+
 /// A nap where a yield is not allowed, ns. Linux lets an ordinary thread sleep for 50 us longer than it asks.
 const INSTEAD_OF_YIELD: Ns = 10_000;
 
@@ -35,6 +38,14 @@ impl Patience {
     #[inline]
     pub fn new() -> Self {
         Patience { rounds: 0, pauses: 0, stage: Stage::Spins, since: 0, nap: SHORTEST_NAP }
+    }
+
+    /// Whether a wait with a deadline makes the next round without a look at the clock: one in [`ROUNDS_PER_LOOK_AT_CLOCK`]
+    /// has one, and each of the first few, so that short waits end in time. Others may end late by half a microsecond or so.
+    #[inline]
+    pub fn may_skip_clock(&self) -> bool {
+        (ROUNDS_PER_LOOK_AT_CLOCK..SPIN_ROUNDS).contains(&self.rounds)
+            && !self.rounds.is_multiple_of(ROUNDS_PER_LOOK_AT_CLOCK)
     }
 
     /// Waits one round, for at most about `limit` ns.
