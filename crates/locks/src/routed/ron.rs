@@ -98,8 +98,7 @@ impl<P: Platform, W: WaitArray<P>> Routed<P, W> {
     fn take_free(&self) -> bool {
         // Relaxed: spares waiters an exchange that would fail and take the line from all others.
         // ORDER(hand-off): Acquire pairs with the Release of the exchanges that set FREE.
-        self.in_use.load(Ordering::Relaxed) == FREE
-            && self.in_use.compare_exchange(FREE, IN_USE, Ordering::Acquire).is_ok()
+        self.in_use.try_change(FREE, IN_USE, Ordering::Acquire)
     }
 
     /// Takes the lock if it is free, or sees to it that the holder knows of a waiter. Each repetition means that the lock
@@ -230,7 +229,7 @@ unsafe impl<P: Platform, W: WaitArray<P>> TimedLock<P> for Routed<P, W> {}
 impl<P: Platform, W> IsHeld for Routed<P, W> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         self.in_use.load(Ordering::Relaxed) != FREE
     }
 }
@@ -260,10 +259,8 @@ impl<P: Platform, const N: usize> WaitArray<P> for Flags<P, N> {
 
     fn enter(&self, _: usize, tsp_id: usize) -> Option<usize> {
         let flag = self.0.at::<P>(tsp_id);
-        // Relaxed: spares an exchange that would fail.
         // ORDER(last look): SeqCst, as said at the top of this file.
-        let entered =
-            flag.load(Ordering::Relaxed) == EMPTY && flag.compare_exchange(EMPTY, WAITING, Ordering::SeqCst).is_ok();
+        let entered = flag.try_change(EMPTY, WAITING, Ordering::SeqCst);
         entered.then_some(tsp_id)
     }
 

@@ -142,9 +142,8 @@ unsafe impl<P: Platform, const N: usize> RawLock<P> for Queues<P, N> {
 unsafe impl<P: Platform, const N: usize> TryLock<P> for Queues<P, N> {
     #[inline]
     unsafe fn try_lock(&self, (): &()) -> bool {
-        // Relaxed: spares an exchange that would fail.
         // ORDER(hand-off): Acquire pairs with the Release in `unlock`.
-        self.n_wait.load(Ordering::Relaxed) == 0 && self.n_wait.compare_exchange(0, 1, Ordering::Acquire).is_ok()
+        self.n_wait.try_change(0, 1, Ordering::Acquire)
     }
 }
 
@@ -154,7 +153,7 @@ unsafe impl<P: Platform, const N: usize> TimedLock<P> for Queues<P, N> {}
 impl<P: Platform, const N: usize> IsHeld for Queues<P, N> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         self.n_wait.load(Ordering::Relaxed) != 0
     }
 }
