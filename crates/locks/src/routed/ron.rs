@@ -30,16 +30,14 @@
 //!   be passed by threads that come later, any number of times. Hence the second look.
 //! - A thread's TSP_ID is read when it begins to wait, and not once in its life: threads need not stay on their CPUs. The
 //!   element stays GRANTED while the thread holds the lock; thus the release finds where the lock is on its way.
-//! - Elements that share no line lie in the memory of the others, so that on more CPUs than there are lines, two that are
-//!   far from each other on the route share one.
 //! - The paper's CPUs have one thread each. Here a thread that finds the element of its CPU taken waits for the element, or
 //!   for InUse (the rule of section 7), and chance decides.
 
-use super::{per_line, tsp_order, PerCpu};
+use super::{per_line, tsp_order, PerCpu, ROOM_FOR_FLAGS};
 use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::parameters::Parameters;
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
-use lockswap_platform::{AtomicInt, Ordering, Platform, MAX_RANKS};
+use lockswap_platform::{AtomicInt, Ordering, Platform};
 
 /// | InUse  | holder                                   | waiters                                  |
 /// |--------|------------------------------------------|------------------------------------------|
@@ -91,7 +89,7 @@ pub struct Routed<P: Platform, W> {
 }
 
 /// WaitArray has one flag for each CPU and lies in the lock.
-pub type Ron<P> = Routed<P, Flags<P, MAX_RANKS>>;
+pub type Ron<P> = Routed<P, Flags<P, ROOM_FOR_FLAGS>>;
 
 impl<P: Platform, W: WaitArray<P>> Routed<P, W> {
     #[inline]

@@ -15,11 +15,11 @@
 //! Deviations. A thread's TSP_ID is read when it draws its ticket, not once in its life. The element where the lock is on
 //! its way has a mark, HERE, so that a holder that has moved goes on from there. Tickets begin with 0, not 1.
 
-use super::{per_line, tsp_order, PerCpu};
+use super::{per_line, tsp_order, PerCpu, ROOM_FOR_PAIRS};
 use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::parameters::Parameters;
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
-use lockswap_platform::{AtomicInt, Ordering, Platform, MAX_RANKS};
+use lockswap_platform::{AtomicInt, Ordering, Platform};
 
 /// An element of WaitArray.
 #[repr(C)]
@@ -43,7 +43,7 @@ pub struct Queues<P: Platform, const N: usize> {
 }
 
 /// WaitArray has an element for each CPU.
-pub type RonTicket<P> = Queues<P, MAX_RANKS>;
+pub type RonTicket<P> = Queues<P, ROOM_FOR_PAIRS>;
 
 impl<P: Platform, const N: usize> Queues<P, N> {
     /// `spin_lock` of the paper, lines 7 to 11.
