@@ -394,7 +394,7 @@ unsafe impl<P: Platform, T: Times, const ACCOUNTS: usize> TimedLock<P> for Scl<P
 impl<P: Platform, T: Send + Sync, const ACCOUNTS: usize> IsHeld for Scl<P, T, ACCOUNTS> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         self.word.load(Ordering::Relaxed) & HELD != 0
     }
 }
