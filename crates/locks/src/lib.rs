@@ -6,7 +6,6 @@
 
 pub mod adaptive;
 pub mod asymmetric;
-pub mod counters;
 pub mod flat;
 pub mod info;
 pub mod line;
