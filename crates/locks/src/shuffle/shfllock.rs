@@ -112,6 +112,11 @@ impl<P: Platform, G: Policy, W: Blocking, const STEAL: u32> Shfl<P, G, W, STEAL>
         }
     }
 
+    /// The looks of a waiter before it sleeps, where it does.
+    fn looks() -> u32 {
+        if G::IN_RWLOCK { Setting::RwSpin } else { Setting::Spin }.looks::<P>()
+    }
+
     /// Acquires the lock for a caller that says itself what its attribute is.
     #[inline]
     pub fn lock_as(&self, attribute: u32) {
@@ -156,7 +161,8 @@ impl<P: Platform, G: Policy, W: Blocking, const STEAL: u32> Shfl<P, G, W, STEAL>
     fn wait_for_head(&self, node: &Node<P>) {
         // Relaxed: only decides when to stop.
         let granted = || node.status.load(Ordering::Relaxed) == GRANTED;
-        while !W::wait_turn::<P>(&node.status, || node.is_shuffler() && node.may_advance()) {
+        let looks = Self::looks();
+        while !W::wait_turn::<P>(&node.status, looks, || node.is_shuffler() && node.may_advance()) {
             self.shuffle(node, granted);
         }
     }
@@ -171,6 +177,7 @@ impl<P: Platform, G: Policy, W: Blocking, const STEAL: u32> Shfl<P, G, W, STEAL>
             W::nudge::<P>(unsafe { &(*next).status });
         }
         let (patience, most_steals) = (Self::chosen(Setting::Patience, PATIENCE), Self::most_steals());
+        let looks = Self::looks();
         let (mut lost, mut closes) = (0, false);
         while !self.acquire_free() {
             // Relaxed: acquired with the grant, or this thread's own.
@@ -187,9 +194,9 @@ impl<P: Platform, G: Policy, W: Blocking, const STEAL: u32> Shfl<P, G, W, STEAL>
                 self.closed.store(1, Ordering::Relaxed);
             }
             if lost < patience {
-                W::wait_free::<P>(&self.held, has_work);
+                W::wait_free::<P>(&self.held, looks, has_work);
             } else {
-                Spin::wait_free::<P>(&self.held, has_work);
+                Spin::wait_free::<P>(&self.held, looks, has_work);
             }
             // The lock was free, and is lost if somebody else is faster now. A wait that ended for work counts as
             // well.
