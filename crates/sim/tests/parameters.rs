@@ -12,14 +12,19 @@ fn other_values(parameter: &Parameter) -> Vec<String> {
         (Values::Time(_), _) => vec!["0ns".into(), "1ms".into()],
         (Values::Number(_, least, most, _), default) => {
             let default = if let Default::Number(default) = default { default } else { 500 };
-            vec![least.to_string(), default.saturating_mul(20).clamp(least, most).to_string()]
+            vec![least.to_string(), default.saturating_mul(20).max(20).clamp(least, most).to_string()]
         }
     }
 }
 
 /// What a lock does in a run, in numbers of virtual time.
 fn behaviour(machine: &Machine, (workload, threads, duration): (&str, usize, u64), lock: &str) -> String {
-    let workload = Workload::named(workload).expect("a known workload").with(threads, duration);
+    let mut parts = workload.split(':');
+    let mut workload = Workload::named(parts.next().unwrap_or_default()).expect("a known workload");
+    for (key, value) in parts.filter_map(|part| part.split_once('=')) {
+        workload.set(key, value).expect("a known key");
+    }
+    let workload = workload.with(threads, duration);
     let run = Job { machine, workload, lock, seed: 3 }.run();
     format!("{:?}", run.unwrap_or_else(|failure| panic!("{lock} on {}: {failure}", machine.id)).report)
 }
@@ -51,13 +56,19 @@ fn every_parameter_of_a_mutex_acts() {
         ("apple-m1", ("oversub", 20, 20_000_000)),
         ("apple-m1", ("epochs", 8, 2_000_000)),
         ("amd-2990wx", ("counter", 48, 2_000_000)),
+        ("apple-m1", ("oversub", 48, 150_000_000)),
+        ("opteron-a64", ("oversub", 100, 50_000_000)),
     ];
     assert_eq!(idle(Role::Mutex, &runs), [""; 0]);
 }
 
 #[test]
 fn every_parameter_of_a_read_write_lock_acts() {
-    let runs = [("amd-2990wx", ("readers", 16, 2_000_000)), ("apple-m1", ("readers", 20, 20_000_000))];
+    let runs = [
+        ("amd-2990wx", ("readers", 16, 2_000_000)),
+        ("amd-2990wx", ("readers:reads=99", 8, 5_000_000)),
+        ("apple-m1", ("readers", 20, 20_000_000)),
+    ];
     // The workloads' readers go first, as those of a default pthread rwlock; only the others lose patience.
     assert_eq!(idle(Role::RwLock, &runs), ["cohort-rw:patience"]);
 }
