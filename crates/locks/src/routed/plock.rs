@@ -8,7 +8,7 @@
 //! before this one does; among the threads of one CPU chance decides. Space: a word, and two for each CPU. Waiters watch
 //! the element of their CPU and InUse.
 //!
-//! Deviations: those of [`super::ron`] but for the last one. The paper's numWait counts the holder, too: a thread lowers it
+//! Deviations: those of [`super::ron`] but for the last one, with `per-line` as there. The paper's numWait counts the holder, too: a thread lowers it
 //! when it releases the lock, on the CPU where it raised it. Here a thread may be elsewhere by then, so numWait, which is
 //! came - left, falls when a wait ends. Only holders change `left`, which spares the atomic decrement: a hand-over takes
 //! two read-modify-writes, one when a thread comes and one when it takes the lock, where the paper's takes three.

@@ -5,7 +5,9 @@
 //!
 //! A waiter sets the element of its CPU. The holder looks through WaitArray in TSP order, from the element where it was
 //! granted the lock itself, and grants it to the first waiter that it finds; InUse stays as it is. If it finds nobody, its
-//! own element last, it sets InUse free. A waiter watches its element and InUse. Space: a word, and one for each CPU.
+//! own element last, it sets InUse free. A waiter watches its element and InUse. Space: a word, and one for each CPU; the
+//! elements of CPUs that follow each other on the route share a cache line, as in the paper, or have one each
+//! (`ron:per-line=1`): then a look at all of them takes longer, and a grant disturbs no other waiter.
 //! Fairness: with one thread on each of N CPUs a waiter lets at most N - 1 others pass, each once, wherever holders move
 //! meanwhile.
 //!
@@ -28,6 +30,8 @@
 //!   be passed by threads that come later, any number of times. Hence the second look.
 //! - A thread's TSP_ID is read when it begins to wait, and not once in its life: threads need not stay on their CPUs. The
 //!   element stays GRANTED while the thread holds the lock; thus the release finds where the lock is on its way.
+//! - Elements that share no line lie in the memory of the others, so that on more CPUs than there are lines, two that are
+//!   far from each other on the route share one.
 //! - The paper's CPUs have one thread each. Here a thread that finds the element of its CPU taken waits for the element, or
 //!   for InUse (the rule of section 7), and chance decides.
 

@@ -7,7 +7,7 @@
 //! where it was granted the lock itself, and grants it to the next ticket of the first CPU with waiters. Fairness: while
 //! somebody waits on a CPU, each other CPU gets the lock at most once before this one does, and a CPU's threads are served
 //! in order. Space: a word, and two for each CPU. Waiters watch the element of their CPU; one that is not the next there
-//! offers the CPU to others at each look.
+//! offers the CPU to others at each look. `per-line` is as in [`super::ron`].
 //!
 //! Why nobody is lost or passed: nWait tells a release exactly whether somebody waits, or is about to draw a ticket, for
 //! which the release then waits, as in the paper. A thread finds nWait 0 only if nobody waits.

@@ -12,7 +12,8 @@
 //! often as the parameter `steal` says, then the head of the queue closes the lock to newcomers until it has got it.
 //! The default is the rule of the authors' programs: 0 for the spinning flavour (aqs.c: the first waiter sets a flag,
 //! `no_stealing`, and the last one clears it), without bound for the blocking flavour (aqm.c: its head clears that
-//! flag), whose head may be asleep, so that the lock would be idle until it has woken up.
+//! flag), whose head may be asleep, so that the lock would be idle until it has woken up. A waiter with a deadline, or
+//! one of real-time priority outside the queue, is a newcomer at each of its attempts.
 //!
 //! Fairness: long-term, since a batch and `steal` are bounded; unfair where `steal` has no bound, since a newcomer
 //! that comes back at once may keep the lock. Space: two words; a waiter's node lies on its stack and leaves the queue
