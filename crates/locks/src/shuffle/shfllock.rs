@@ -360,7 +360,6 @@ unsafe impl<P: Platform, G: Policy, W: Blocking, const STEAL: u32> RawLock<P> fo
         asks: G::ASKS,
         by_priority: if STEAL != 0 { ByPriority::Barging } else { ByPriority::No },
         keeps_up: STEAL != 0,
-        ..LockInfo::PLAIN
     };
     const PARAMETERS: Parameters = Parameters {
         own: &[Parameter {
