@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
-use lockswap_catalogue::{about, by_family, families, heading, markdown, pages, to_csv, AllChecks, Column, Facts, Row};
-use lockswap_catalogue::{about, COLUMNS, ROLES};
+use lockswap_catalogue::{
+    about, by_family, families, heading, markdown, pages, to_csv, AllChecks, Column, Facts, Row, COLUMNS, ROLES,
+};
 use lockswap_locks::info::Family;
 use lockswap_locks::registry::{self, Entry, Role, ENTRIES};
 

@@ -255,9 +255,12 @@ impl<'a> Named<'a> {
     }
 
     /// Whether a waiter spins for as long as a round trip through a sleep takes ([`Platform::spins_before_park`]) before it
-    /// sleeps: the time is fixed, and the user has not chosen it.
+    /// sleeps: the time is measured, and the user has not chosen another one.
     pub fn asks_how_long_to_spin(&self) -> bool {
-        self.entry.info.waiting == WaitingPolicy::SpinThenPark && self.value(Setting::Spin).is_none()
+        match self.entry.parameters.iter().find(|parameter| parameter.key == SPIN.key) {
+            Some(spin) => spin.default == Default::Measured && !self.given().any(|(given, ..)| given.key == SPIN.key),
+            None => self.entry.info.waiting == WaitingPolicy::SpinThenPark && !self.entry.path.is_empty(),
+        }
     }
 
     /// Whether no parameter has a value that is not part of the lock's id.
@@ -435,11 +438,14 @@ mod tests {
     }
 
     #[test]
-    fn only_waiters_that_sleep_after_a_fixed_time_ask_how_long_to_spin() {
+    fn only_waiters_that_sleep_after_a_measured_time_ask_how_long_to_spin() {
         for (lock, asks) in
             [("mcs_stp", true), ("malth_stp", true), ("mcs_stp:spin=9", false), ("mcs_spin", false), ("futex", false)]
         {
             assert_eq!(read(Role::Mutex, lock).unwrap().asks_how_long_to_spin(), asks, "{lock}");
+        }
+        for (lock, asks) in [("shfllock-rw", true), ("rw-futex", false), ("bravo", false), ("pthread", false)] {
+            assert_eq!(read(Role::RwLock, lock).unwrap().asks_how_long_to_spin(), asks, "{lock}");
         }
         for (text, looks) in [("1", Some(1)), ("1000000", Some(1_000_000))] {
             assert_eq!(read_spins_before_park(text), looks);

@@ -329,7 +329,7 @@ fn ron_comes_round() {
     check::<RonPlock<Placed>>(2 * RANKS);
     comes_round::<Placed, RonList<Placed>, Riders>(&riders(RANKS, 300));
     lets_each_pass_once::<Placed, RonList<Placed>, Riders>(&riders(2 * RANKS, 300));
-    in_order::<Placed, RonList<Placed>, Riders>(Decides::AtAcquisition, &riders(2 * RANKS, 2));
+    in_order::<Placed, RonList<Placed>, Riders>(Decides::AtAcquisition, &riders(RANKS, 2));
 }
 
 /// Waiters for one lock take up elements of all CPUs; those for another one get it all the same.

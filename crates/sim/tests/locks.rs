@@ -287,3 +287,19 @@ fn shfllock_rw_brings_writers_together() {
         "a batch of three, which waiter 1 begins, then the next in the queue: {order:?}"
     );
 }
+
+/// What a third level is for (Chabbi, Fagan, Mellor-Crummey, PPoPP 2015): caches that lie in NUMA nodes. The same machine
+/// counts its nodes as caches for a lock with two levels.
+#[test]
+fn hmcs_has_a_level_for_the_caches_of_a_node() {
+    let three = machine("epyc-7742-2s");
+    let two =
+        Machine::built_in("epyc-7742-2s", &[("topology.llc".to_owned(), "node".to_owned())]).expect("a known key");
+    for lock in ["hmcs", "ahmcs"] {
+        let report = |machine| run(machine, "kv", 128, 5_000_000, lock).report;
+        let (three, two) = (report(&three), report(&two));
+        let handoffs = three.handoffs.as_ref().expect("noted");
+        assert!(handoffs.within_llc > 0.9 && handoffs.within_node > 0.95, "{lock}: {handoffs:?}");
+        assert!(three.ops as f64 > 1.5 * two.ops as f64, "{lock}: {} to {}", three.ops, two.ops);
+    }
+}

@@ -45,9 +45,6 @@ const GATE: &str =
      the state with the flag, takes it for its own, and sleeps on the new count, after the wake-up; loom's sleepers wake by \
      themselves";
 /// See [`EXPLAINED`].
-const RAISE: &str =
-    "shows the holder, whose exchange failed, the mark of whoever made it fail at the next look; without this order \
-                     the look may miss it, and the holder goes round once more: time, which loom does not see";
 const LAST_LOOK: &str =
     "keeps a waiter from being missed by the last look before the lock is free, which would let others pass it: \
                          loom sees no fairness, the explorer knows no weak orders";
@@ -243,19 +240,7 @@ pub const EXPLAINED: &[Explained] = &[
     },
     Explained {
         file: "crates/locks/src/routed/ron.rs",
-        source: "self.state.compare_exchange(HELD, CONTENDED, Ordering::Release)",
-        change: Change::DropRelease,
-        why: RAISE,
-    },
-    Explained {
-        file: "crates/locks/src/routed/ron.rs",
-        source: "self.state.swap(CONTENDED, Ordering::Acquire)",
-        change: Change::DropAcquire,
-        why: RAISE,
-    },
-    Explained {
-        file: "crates/locks/src/routed/ron.rs",
-        source: "if next().is_none() && self.state.compare_exchange(HELD, FREE, Ordering::Release).is_ok()",
+        source: "if in_use == IN_USE && self.in_use.compare_exchange(IN_USE, FREE, Ordering::Release).is_ok() {",
         change: Change::DropRelease,
         why: DESTROYED,
     },

@@ -45,7 +45,7 @@ fn how_long_to_spin_before_a_sleep_is_measured_where_a_lock_asks() {
     };
     if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) {
         let (measured, said) = given("mcs_stp", "");
-        assert!(measured.parse::<u32>().is_ok_and(|looks| (1..=1_000_000).contains(&looks)), "{measured}");
+        assert!(measured.parse::<u32>().is_ok_and(|looks| (2..1_000_000).contains(&looks)), "{measured}");
         let expected = format!("look {measured} times before they sleep: a round trip through a sleep (LOCKSWAP_SPINS");
         assert!(said.contains(&expected), "{said}");
     }
@@ -131,7 +131,7 @@ fn a_setting_acts_in_the_simulator() {
     let picture = fs::read_to_string(place.path("s.svg")).unwrap();
     assert!([fair, fast].iter().all(|lock| picture.contains(lock)), "{picture}");
     let what = ["--workloads", "counter", "--lock", "cna:threshold=1,ttas", "--machine", "amd-2990wx"];
-    let short = ["--threads", "2", "--runs", "1", "--duration", "10ms", "--simulated", "100us", "--export", "v.csv"];
+    let short = ["--threads", "1", "--runs", "1", "--duration", "30ms", "--simulated", "100us", "--export", "v.csv"];
     printed(&place, &[&["sim", "validate"], &what[..], &short[..]].concat());
     assert!(fs::read_to_string(place.path("v.csv")).unwrap().contains("cna:threshold=1,"));
 }

@@ -31,7 +31,8 @@ pub struct GrantArray<P: Platform, const SLOTS: usize> {
     grants: [Line<P::Usize>; SLOTS],
 }
 
-/// The partitioned ticket lock, a slot for each of 8 NUMA nodes.
+/// The partitioned ticket lock with 8 slots: as the global lock of a cohort lock, which has at most 8 waiters, one for each
+/// of its local locks, it lets each of them watch a slot of its own.
 pub type Partitioned<P> = GrantArray<P, 8>;
 /// Anderson's array lock.
 pub type AlockLs<P> = GrantArray<P, 64>;
@@ -129,7 +130,7 @@ unsafe impl<P: Platform, const SLOTS: usize> TimedLock<P> for GrantArray<P, SLOT
 impl<P: Platform, const SLOTS: usize> IsHeld for GrantArray<P, SLOTS> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         let next = self.request.load(Ordering::Relaxed);
         self.grant(next).load(Ordering::Relaxed) != next
     }

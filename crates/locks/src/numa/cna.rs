@@ -9,7 +9,8 @@
 //! Fairness: long-term. Space: one pointer, plus a node per acquisition that lives until the release. Hand-off: the
 //! holder writes its successor's node. Each waiter spins on its own line.
 //!
-//! Deviation: where the next waiter is local and nobody is in the secondary queue, it gets the lock whatever the draw says:
+//! Deviations. The holder looks where it runs as it passes the lock on; in the paper it keeps what it found as it
+//! enqueued. And where the next waiter is local and nobody is in the secondary queue, it gets the lock whatever the draw says:
 //! there is nobody else to prefer. The paper's figure draws first, to the same end, and pays for the draw.
 
 use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
@@ -23,13 +24,14 @@ const WAITING: usize = 0;
 /// The waiter holds the lock and there is no secondary queue. Any larger value is the address of its head.
 pub(super) const GRANTED: usize = 1;
 
-/// The NUMA node of an owner that has not asked for it: it found the lock free.
+/// The NUMA node of nobody.
 const UNKNOWN: u32 = u32::MAX;
 
 /// The queue node of one acquisition.
 #[repr(C)]
 pub struct Node<P: Platform> {
-    /// [`WAITING`], [`GRANTED`], or the address of the head of the secondary queue, which also grants.
+    /// [`WAITING`], [`GRANTED`], or the address of the head of the secondary queue, which also grants. No address while the
+    /// node is in no queue.
     spin: P::Usize,
     next: P::Ptr<Node<P>>,
     /// In the head of the secondary queue: its tail.
@@ -61,8 +63,6 @@ impl<P: Platform> Node<P> {
     fn prepare(&self) {
         // Relaxed: nobody else sees the node before it is enqueued.
         self.next.store(null_mut(), Ordering::Relaxed);
-        self.spin.store(WAITING, Ordering::Relaxed);
-        self.numa_node.store(UNKNOWN, Ordering::Relaxed);
     }
 
     /// Links this node behind `predecessor`, whose memory may be gone before the wait ends, and waits for the grant.
@@ -73,7 +73,8 @@ impl<P: Platform> Node<P> {
     #[inline(never)]
     unsafe fn wait_behind(&self, predecessor: *mut Node<P>) {
         let numa_node = P::node();
-        // Relaxed, here and for the predecessor's field: published by the link.
+        // Relaxed, for both and for the predecessor's field: published by the link.
+        self.spin.store(WAITING, Ordering::Relaxed);
         self.numa_node.store(numa_node, Ordering::Relaxed);
         // SAFETY: the predecessor's node stays until it has seen its `next`.
         unsafe {
@@ -108,13 +109,14 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// The NUMA node of this holder.
-    pub(super) fn here(&self) -> u32 {
-        // Relaxed: the field of a holder is its own.
-        match self.numa_node.load(Ordering::Relaxed) {
-            UNKNOWN => P::node(),
-            known => known,
+    /// The head of the secondary queue of this holder, who gives it away.
+    fn take_secondary(&self) -> *mut Node<P> {
+        let head = self.secondary();
+        if !head.is_null() {
+            // Relaxed: nobody else looks at the word of a node that does not wait.
+            self.spin.store(GRANTED, Ordering::Relaxed);
         }
+        head
     }
 
     /// Whether this waiter runs on the NUMA node `here`.
@@ -187,12 +189,11 @@ impl<P: Platform> Node<P> {
     /// # Safety
     /// `self` holds the lock, and `successor` waits in the main queue.
     pub(super) unsafe fn grant(&self, successor: *mut Node<P>) {
-        // Relaxed: as in `secondary`. A holder that found the lock free has WAITING here.
-        let spin = self.spin.load(Ordering::Relaxed).max(GRANTED);
+        let secondary = self.take_secondary();
         // ORDER(hand-off): Release pairs with the Acquire in `wait_behind`; publishes the critical section and the queues.
         // LAST: the lock may be destroyed, and the node reused, after this store.
         // SAFETY: a waiter's node stays until it is granted the lock.
-        unsafe { (*successor).spin.store(spin, Ordering::Release) };
+        unsafe { (*successor).spin.store(secondary.expose_provenance().max(GRANTED), Ordering::Release) };
     }
 
     /// Puts the secondary queue back in front of the main one, and grants the lock to its head; to the next waiter if there
@@ -201,7 +202,7 @@ impl<P: Platform> Node<P> {
     /// # Safety
     /// `self` holds the lock, and has a linked successor.
     pub(super) unsafe fn grant_to_secondary(&self) {
-        let head = self.secondary();
+        let head = self.take_secondary();
         // SAFETY: as for this call; nodes of both queues are waiters, whose nodes stay until they are granted the lock.
         unsafe {
             if head.is_null() {
@@ -255,6 +256,7 @@ impl<P: Platform, const THRESHOLD: u32> CnaLock<P, THRESHOLD> {
             let last = unsafe { (*head).secondary_tail.load(Ordering::Relaxed) };
             // ORDER(enqueue): Release publishes the secondary queue's links to whoever joins behind it.
             if self.tail.compare_exchange(from_ref(cx).cast_mut(), last, Ordering::Release).is_ok() {
+                cx.take_secondary();
                 // ORDER(hand-off): Release pairs with the Acquire in `wait_behind`; publishes the critical section.
                 // LAST: the lock may be destroyed, and the node reused, after this store.
                 // SAFETY: as above.
@@ -332,7 +334,7 @@ unsafe impl<P: Platform, const THRESHOLD: u32> RawLock<P> for CnaLock<P, THRESHO
             let next = cx.next();
             // The grant will write the line that the look at the waiter's NUMA node reads.
             P::prefetch_write(next);
-            let here = cx.here();
+            let here = P::node();
             if (*next).is_at(here) && cx.secondary().is_null() {
                 return cx.grant(next);
             }
@@ -351,13 +353,9 @@ unsafe impl<P: Platform, const THRESHOLD: u32> RawLock<P> for CnaLock<P, THRESHO
 unsafe impl<P: Platform, const THRESHOLD: u32> TryLock<P> for CnaLock<P, THRESHOLD> {
     #[inline]
     unsafe fn try_lock(&self, cx: &Node<P>) -> bool {
-        // Relaxed: only decides whether the exchange is worth its price.
-        if !self.tail.load(Ordering::Relaxed).is_null() {
-            return false;
-        }
         cx.prepare();
         // ORDER(enqueue, hand-off): as for the swap in `lock`.
-        self.tail.compare_exchange(null_mut(), from_ref(cx).cast_mut(), Ordering::AcqRel).is_ok()
+        self.tail.try_change(null_mut(), from_ref(cx).cast_mut(), Ordering::AcqRel)
     }
 }
 
@@ -367,7 +365,7 @@ unsafe impl<P: Platform, const THRESHOLD: u32> TimedLock<P> for CnaLock<P, THRES
 impl<P: Platform, const THRESHOLD: u32> IsHeld for CnaLock<P, THRESHOLD> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         !self.tail.load(Ordering::Relaxed).is_null()
     }
 }

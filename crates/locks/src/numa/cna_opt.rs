@@ -100,7 +100,7 @@ unsafe impl<P: Platform, const THRESHOLD: u32, const SHUFFLE: u32> RawLock<P> fo
             if self.plain.granted_without_successor(cx) {
                 return;
             }
-            let here = cx.here();
+            let here = P::node();
             let nobody_else = cx.secondary().is_null();
             if nobody_else && cx.is_next_at(here) {
                 return cx.grant(cx.next());

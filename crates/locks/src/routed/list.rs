@@ -17,7 +17,10 @@
 //! Fairness: a thread that waits on the list lets each other thread pass at most once: one that was granted the lock before
 //! it and comes back is farther away along the route (unless it has moved to a CPU between the two).
 //!
-//! Deviations: the paper says no more than the words above, so all of it is ours.
+//! Deviations: the paper says no more than the words above, so all of it is ours. Unlike the array locks, which serve one
+//! thread of each CPU in a round, this one serves all that wait on a CPU before it goes on. Where many threads wait for
+//! short critical sections the array is faster, as the paper expects (section 4.2): each arrival costs the next holder the
+//! transfer of a node and of `arrivals`, which takes longer than the critical section.
 
 use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
@@ -173,11 +176,13 @@ impl<P: Platform> RonList<P> {
         if !self.push(cx) {
             return;
         }
-        // ORDER(next): Acquire pairs with the Release below; ORDER(grant): with that in `hand_over`, here and below.
-        P::spin_map(|| (cx.status.load(Ordering::Acquire) != WAITING).then_some(()));
+        // Relaxed: the loop below looks again.
+        P::spin_map(|| (cx.status.load(Ordering::Relaxed) != WAITING).then_some(()));
         // This thread is the next: it keeps the list, and sorts in whoever arrives while it waits.
         loop {
             let is_granted = P::spin_map(|| {
+                // ORDER(next): Acquire pairs with the Release below.
+                // ORDER(grant): Acquire pairs with the Release in `hand_over`.
                 let is_granted = cx.status.load(Ordering::Acquire) == GRANTED;
                 (is_granted || self.has_arrivals()).then_some(is_granted)
             });
@@ -290,7 +295,7 @@ unsafe impl<P: Platform> TimedLock<P> for RonList<P> {}
 impl<P: Platform> IsHeld for RonList<P> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         !self.arrivals.load(Ordering::Relaxed).is_null()
     }
 }

@@ -5,7 +5,9 @@
 //!
 //! A waiter sets the element of its CPU. The holder looks through WaitArray in TSP order, from the element where it was
 //! granted the lock itself, and grants it to the first waiter that it finds; InUse stays as it is. If it finds nobody, its
-//! own element last, it sets InUse free. A waiter watches its element and InUse. Space: a word, and one for each CPU.
+//! own element last, it sets InUse free. A waiter watches its element and InUse. Space: a word, and one for each CPU; the
+//! elements of CPUs that follow each other on the route share a cache line, as in the paper, or have one each
+//! (`ron:per-line=1`): then a look at all of them takes longer, and a grant disturbs no other waiter.
 //! Fairness: with one thread on each of N CPUs a waiter lets at most N - 1 others pass, each once, wherever holders move
 //! meanwhile.
 //!
@@ -31,11 +33,11 @@
 //! - The paper's CPUs have one thread each. Here a thread that finds the element of its CPU taken waits for the element, or
 //!   for InUse (the rule of section 7), and chance decides.
 
-use super::{per_line, tsp_order, PerCpu};
+use super::{per_line, tsp_order, PerCpu, ROOM_FOR_FLAGS};
 use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::parameters::Parameters;
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
-use lockswap_platform::{AtomicInt, Ordering, Platform, MAX_RANKS};
+use lockswap_platform::{AtomicInt, Ordering, Platform};
 
 /// | InUse  | holder                                   | waiters                                  |
 /// |--------|------------------------------------------|------------------------------------------|
@@ -87,15 +89,14 @@ pub struct Routed<P: Platform, W> {
 }
 
 /// WaitArray has one flag for each CPU and lies in the lock.
-pub type Ron<P> = Routed<P, Flags<P, MAX_RANKS>>;
+pub type Ron<P> = Routed<P, Flags<P, ROOM_FOR_FLAGS>>;
 
 impl<P: Platform, W: WaitArray<P>> Routed<P, W> {
     #[inline]
     fn take_free(&self) -> bool {
         // Relaxed: spares waiters an exchange that would fail and take the line from all others.
         // ORDER(hand-off): Acquire pairs with the Release of the exchanges that set FREE.
-        self.in_use.load(Ordering::Relaxed) == FREE
-            && self.in_use.compare_exchange(FREE, IN_USE, Ordering::Acquire).is_ok()
+        self.in_use.try_change(FREE, IN_USE, Ordering::Acquire)
     }
 
     /// Takes the lock if it is free, or sees to it that the holder knows of a waiter. Each repetition means that the lock
@@ -226,7 +227,7 @@ unsafe impl<P: Platform, W: WaitArray<P>> TimedLock<P> for Routed<P, W> {}
 impl<P: Platform, W> IsHeld for Routed<P, W> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         self.in_use.load(Ordering::Relaxed) != FREE
     }
 }
@@ -256,10 +257,8 @@ impl<P: Platform, const N: usize> WaitArray<P> for Flags<P, N> {
 
     fn enter(&self, _: usize, tsp_id: usize) -> Option<usize> {
         let flag = self.0.at::<P>(tsp_id);
-        // Relaxed: spares an exchange that would fail.
         // ORDER(last look): SeqCst, as said at the top of this file.
-        let entered =
-            flag.load(Ordering::Relaxed) == EMPTY && flag.compare_exchange(EMPTY, WAITING, Ordering::SeqCst).is_ok();
+        let entered = flag.try_change(EMPTY, WAITING, Ordering::SeqCst);
         entered.then_some(tsp_id)
     }
 

@@ -37,8 +37,8 @@ const WRITER: u32 = INSIDE | CLAIMS | DRAINS;
 /// The bit of the first node.
 const NODE: u32 = 8;
 
-/// Nodes with counters of their own; further ones share them.
-pub const NODES: usize = 8;
+/// Nodes with counters of their own; where there are more, neighbours share them.
+pub const NODES: usize = crate::numa::ENTRIES;
 /// Rounds of spinning before a reader raises the barrier, about 20 us on the machines this was tuned on; the paper leaves
 /// the number open.
 pub const PATIENCE: u32 = 1_000;

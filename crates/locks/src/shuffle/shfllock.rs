@@ -80,9 +80,8 @@ impl<P: Platform, G: Policy, W: Blocking, const STEAL: u32> Shfl<P, G, W, STEAL>
     /// Acquires the lock if it is free.
     #[inline]
     fn acquire_free(&self) -> bool {
-        // Relaxed: only decides whether the exchange is worth its price.
         // ORDER(hand-off): Acquire pairs with the Release in `Blocking::release`.
-        self.held.load(Ordering::Relaxed) == FREE && self.held.compare_exchange(FREE, HELD, Ordering::Acquire).is_ok()
+        self.held.try_change(FREE, HELD, Ordering::Acquire)
     }
 
     /// Acquires the lock if it is free and nobody queues.
@@ -404,7 +403,7 @@ unsafe impl<P: Platform, G: Policy, W: Blocking, const STEAL: u32> TimedLock<P> 
 impl<P: Platform, G, W, const STEAL: u32> IsHeld for Shfl<P, G, W, STEAL> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         self.held.load(Ordering::Relaxed) != FREE
     }
 }

@@ -287,7 +287,8 @@ impl<N: Body<Native>, S: Body<Single>> OnLock<N, S> {
         0
     }
 
-    /// Releases a mutex that is held; the result is 0, so that the slow path can be a jump.
+    /// Releases a mutex. One without a context is held; of one with a context that is looked at here, because that is where
+    /// the context is. The result is 0, so that the slow path can be a jump.
     #[inline(always)]
     unsafe fn release(mutex: &Mutex) -> c_int {
         // SAFETY: as for `Ops`. Relaxed: as in `acquire_at_once`.
@@ -305,7 +306,8 @@ impl<N: Body<Native>, S: Body<Single>> OnLock<N, S> {
                 return 0;
             }
             let holder = mutex.holder::<N::Ctx>();
-            let context = NonNull::new_unchecked(holder.load(Ordering::Relaxed));
+            // Null where nobody holds the mutex: then there is nothing to release.
+            let Some(context) = NonNull::new(holder.load(Ordering::Relaxed)) else { return 0 };
             let released = if has_one_thread() {
                 holder.store(core::ptr::null_mut(), Ordering::Relaxed);
                 mutex.held_lock::<Single, S>().unlock_alone(context.cast().as_ref())
@@ -413,10 +415,11 @@ impl<N: Body<Native>, S: Body<Single>> OnLock<N, S> {
         let mutex = unsafe { Mutex::of(mutex) };
         match mutex.class() {
             Class::Ordinary => {
-                if !mutex.is_held::<Native, N>() {
+                let is_looked_at_later = N::HAS_CONTEXT && N::LIES_INSIDE;
+                if !is_looked_at_later && !mutex.is_held::<Native, N>() {
                     return 0;
                 }
-                // SAFETY: an ordinary mutex that is held.
+                // SAFETY: an ordinary mutex, held unless `release` looks itself.
                 unsafe { Self::release(mutex) }
             }
             Class::Owned => Self::unlock_owned(mutex),
