@@ -6,7 +6,6 @@
 
 pub mod adaptive;
 pub mod asymmetric;
-pub mod counters;
 pub mod flat;
 pub mod info;
 pub mod line;
@@ -147,7 +146,7 @@ pub unsafe trait TimedLock<P: Platform>: TryLock<P> {
     }
 }
 
-/// A lock that can tell whether it is held.
+/// A lock that can tell whether it is held. Its looks are `Relaxed`: the answer says nothing about what the lock protects.
 pub trait IsHeld {
     /// Whether somebody holds the lock. Exact if no other thread uses the lock meanwhile.
     fn is_held(&self) -> bool;

@@ -139,6 +139,11 @@ impl Setting {
         P::setting(self as usize).map_or(default, |value| value as u32)
     }
 
+    /// The looks of a waiter before it sleeps that were chosen, else as many as a round trip through a sleep takes.
+    pub fn looks<P: Platform>(self) -> u32 {
+        P::setting(self as usize).map_or_else(P::spins_before_park, |value| value as u32)
+    }
+
     /// The time that was chosen, else `default`, ns.
     #[inline]
     pub fn time<P: Platform>(self, default: Ns) -> Ns {
@@ -167,9 +172,9 @@ pub const SPIN: Parameter = Parameter {
     source: "as long as a round trip through a sleep takes: Guiroux, Lachaize, Quema: ATC 2016, sec. 3.2",
 };
 
-/// The rounds that a waiter spins before it sleeps: [`SPIN`].
+/// The looks of a waiter before it sleeps: [`SPIN`].
 pub fn spins<P: Platform>() -> u32 {
-    P::setting(Setting::Spin as usize).map_or_else(P::spins_before_park, |value| value as u32)
+    Setting::Spin.looks::<P>()
 }
 
 /// The largest reorder window.

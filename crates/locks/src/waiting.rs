@@ -131,10 +131,8 @@ impl Waiting for SpinThenPark {
 
     #[inline]
     fn nudge<P: Platform>(status: &P::U32) {
-        // Relaxed: carries no data; the load only decides whether the exchange is worth its price.
-        if status.load(Ordering::Relaxed) == PARKED
-            && status.compare_exchange(PARKED, WAITING, Ordering::Relaxed).is_ok()
-        {
+        // Relaxed: carries no data.
+        if status.try_change(PARKED, WAITING, Ordering::Relaxed) {
             P::unpark(status, 1);
         }
     }

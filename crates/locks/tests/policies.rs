@@ -11,14 +11,13 @@ use lockswap_locks::routed::plock::{Counts, RonPlock};
 use lockswap_locks::routed::ron::{Flags, Ron, Routed};
 use lockswap_locks::routed::shared::{RonShared, Table};
 use lockswap_locks::routed::ticket::{Queues, RonTicket};
-use lockswap_locks::rw::shfllock_rw::QueuedRw;
 use lockswap_locks::shuffle::policy::{OfKind, OfLlc, OfNode, Together, WritersFirst, READER, WRITER};
 use lockswap_locks::shuffle::proportional::Proportional;
 use lockswap_locks::shuffle::shfllock::{
     Shfl, ShflLock, ShflLockB, ShflLockKind, ShflLockLlc, ShflPb10, WITHOUT_BOUND,
 };
 use lockswap_locks::waiting::{Spin, SpinThenPark};
-use lockswap_locks::{Context, IsHeld, Preference, RawLock, RawRwLock};
+use lockswap_locks::{Context, IsHeld, RawLock};
 use lockswap_platform::CoreKind::{self, Big, Little};
 use lockswap_platform::{group_number, set_big, set_route, CpuList, Native, Platform};
 use placed::{Place, Placed, Riders, RANKS, SOMEWHERE};
@@ -204,43 +203,6 @@ fn writers_come_first() {
         lock.lock_as(WANT[waiter]);
     });
     assert_eq!(order[..4], [0, 2, 3, 1], "a batch of three, then the next in the queue");
-}
-
-/// The same in the read-write lock. Waiter 0 waits for the writer inside, and the others queue behind it: waiter 1, their
-/// head, brings the writers together.
-#[test]
-fn shfllock_rw_brings_writers_together() {
-    const WRITES: [bool; 8] = [false, false, true, true, false, true, true, false];
-    fn order<const WRITERS: u32>() -> Vec<usize> {
-        let (lock, order) = (QueuedRw::<Placed, WRITERS>::new(), Mutex::new(Vec::new()));
-        let preference = Preference::Writers;
-        assert!(lock.write(None));
-        std::thread::scope(|scope| {
-            for (waiter, writes) in WRITES.into_iter().enumerate() {
-                let (lock, order) = (&lock, &order);
-                scope.spawn(move || {
-                    Placed::stay_awake();
-                    assert!(if writes { lock.write(None) } else { lock.read(preference, None) });
-                    order.lock().unwrap().push(waiter);
-                    // SAFETY: held in that mode.
-                    unsafe {
-                        if writes {
-                            lock.unlock_write(preference);
-                        } else {
-                            lock.unlock_read(preference);
-                        }
-                    }
-                });
-                settle();
-            }
-            // SAFETY: held exclusively.
-            unsafe { lock.unlock_write(preference) };
-        });
-        // The two readers that come first, and those that come last, may do so at the same time.
-        order.into_inner().unwrap()[2..6].to_vec()
-    }
-    assert_eq!(order::<1024>(), [2, 3, 5, 6]);
-    assert_eq!(order::<3>(), [2, 3, 4, 5], "a batch of three, which waiter 1 begins, then the next in the queue");
 }
 
 #[test]

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 /// What a lock may call: glibc's locks read the clock too, without a system call where the kernel offers that.
 const LOCKS: [i64; 2] = [libc::SYS_futex, libc::SYS_clock_gettime];
-/// What a thread calls when it ends, and when it panics.
-const THREADS: [i64; 9] = [
+/// What a thread calls when it ends, when it panics, and when it allocates the contexts of its acquisitions.
+const THREADS: [i64; 11] = [
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_rt_sigreturn,
@@ -22,6 +22,8 @@ const THREADS: [i64; 9] = [
     libc::SYS_madvise,
     libc::SYS_mmap,
     libc::SYS_munmap,
+    libc::SYS_mprotect,
+    libc::SYS_brk,
     libc::SYS_write,
 ];
 

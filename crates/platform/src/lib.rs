@@ -39,6 +39,17 @@ pub trait AtomicInt<V>: Send + Sync {
     /// Writes `new` if the value is `current`. Returns the value found: `Ok` if it was `current`. A failure reads with
     /// `Relaxed` order.
     fn compare_exchange(&self, current: V, new: V, success: Ordering) -> Result<V, V>;
+    /// As [`AtomicInt::compare_exchange`], and returns whether the value was `current`. It looks first, because an exchange
+    /// takes the cache line from everybody else even if it fails. The look is `Relaxed`: it decides whether the exchange is
+    /// worth its price, no more.
+    #[inline(always)]
+    #[track_caller]
+    fn try_change(&self, current: V, new: V, success: Ordering) -> bool
+    where
+        V: Copy + PartialEq,
+    {
+        self.load(Ordering::Relaxed) == current && self.compare_exchange(current, new, success).is_ok()
+    }
     /// Adds with wrap-around and returns the value before.
     fn fetch_add(&self, value: V, order: Ordering) -> V;
     /// Subtracts with wrap-around and returns the value before.
@@ -62,6 +73,12 @@ pub trait AtomicPtrCell<T>: Send + Sync {
     /// Writes `new` if the pointer is `current`. Returns the pointer found: `Ok` if it was `current`. A failure reads
     /// with `Relaxed` order.
     fn compare_exchange(&self, current: *mut T, new: *mut T, success: Ordering) -> Result<*mut T, *mut T>;
+    /// As [`AtomicInt::try_change`].
+    #[inline(always)]
+    #[track_caller]
+    fn try_change(&self, current: *mut T, new: *mut T, success: Ordering) -> bool {
+        self.load(Ordering::Relaxed) == current && self.compare_exchange(current, new, success).is_ok()
+    }
 }
 
 /// Plain memory that a lock protects: a platform that can see races checks every access.

@@ -11,13 +11,13 @@ use crate::{
 use core::ffi::{c_char, c_int, c_void};
 use core::fmt;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use lockswap_locks::asymmetric::latency::FILE_WORDS;
-use lockswap_locks::counters::{Counter, FILE_BYTES};
 use lockswap_locks::for_each_lock;
 use lockswap_locks::info::Asks;
 use lockswap_locks::parameters::{Named, Setting, SPINS_BEFORE_PARK};
 use lockswap_locks::registry::{self, Role};
 use lockswap_platform::{parse_duration, settings as settings_of_locks, window, Native, Ns, Platform, Single};
+use lockswap_records::counters::{Counter, FILE_BYTES};
+use lockswap_records::latency::FILE_WORDS;
 
 /// Runs first of all constructors (`-z initfirst`). glibc passes the arguments of `main`, other C libraries do not.
 extern "C" fn constructor(_argc: c_int, _argv: *const *const c_char, environment: *const *const c_char) {

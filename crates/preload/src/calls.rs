@@ -6,7 +6,7 @@ use crate::functions::{ACTIVE, BEHIND};
 use crate::{cond, mutex, rwlock, spin};
 use core::ffi::c_int;
 use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, pthread_rwlock_t, timespec};
-use lockswap_locks::counters::Called;
+use lockswap_records::counters::Called;
 
 macro_rules! counted {
     ($($called:ident, $why:path {

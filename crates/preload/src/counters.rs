@@ -2,10 +2,10 @@
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use lockswap_locks::counters::{
+use lockswap_platform::{Native, Platform};
+use lockswap_records::counters::{
     call, Called, Counter, Plain, Why, CALLS, CHILDREN, CHILD_WORDS, FILE_WORDS, MOST_CHILDREN, SHARDS, SHARD_WORDS,
 };
-use lockswap_platform::{Native, Platform};
 
 /// The mapped file; null while nothing is counted.
 static FILE: AtomicPtr<[AtomicU64; FILE_WORDS]> = AtomicPtr::new(core::ptr::null_mut());

@@ -16,7 +16,7 @@ use core::mem::MaybeUninit;
 use core::ptr::null;
 use core::sync::atomic::{AtomicU64, Ordering};
 use libc::pid_t;
-use lockswap_locks::counters::Plain;
+use lockswap_records::counters::Plain;
 use syscalls::{syscall, Sysno};
 
 extern "C" {

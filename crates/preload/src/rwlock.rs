@@ -19,11 +19,11 @@ use core::ffi::{c_int, c_uint};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use libc::{clockid_t, pthread_rwlock_t, pthread_rwlockattr_t, timespec};
-use lockswap_locks::counters::{Counter, Why};
 use lockswap_locks::registry::fits_in_place;
 use lockswap_locks::rw::rw_futex::RwFutex;
 use lockswap_locks::{Preference, RawRwLock};
 use lockswap_platform::{Clock, Deadline, Native};
+use lockswap_records::counters::{Counter, Why};
 
 #[repr(C)]
 struct RwLock {

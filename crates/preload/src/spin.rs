@@ -7,9 +7,9 @@ use crate::functions::ACTIVE;
 use core::ffi::c_int;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicBool, Ordering};
-use lockswap_locks::counters::{Counter, Why};
 use lockswap_locks::TryLock;
 use lockswap_platform::Native;
+use lockswap_records::counters::{Counter, Why};
 
 /// The lock `L` in the place of a spinlock.
 struct InPlace<L>(PhantomData<L>);

@@ -10,7 +10,7 @@ use crate::tls::{self, Keeps};
 use crate::{epoch, pool};
 use core::ffi::{c_int, c_void};
 use libc::{pthread_attr_t, pthread_t};
-use lockswap_locks::counters::Counter;
+use lockswap_records::counters::Counter;
 
 /// What a new thread has to run, on its way there in memory from `malloc`, which starting a thread calls anyway.
 struct Task<R> {

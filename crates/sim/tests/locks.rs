@@ -4,15 +4,17 @@ use lockswap_locks::flat::ttas::Ttas;
 use lockswap_locks::info::Fairness;
 use lockswap_locks::registry::{find, Entry, Role};
 use lockswap_locks::routed::{list::RonList, plock::RonPlock, ron::Ron, shared::RonShared, ticket::RonTicket};
+use lockswap_locks::rw::shfllock_rw::QueuedRw;
 use lockswap_locks::shuffle::policy::{OfNode, Together};
 use lockswap_locks::shuffle::shfllock::{Shfl, WITHOUT_BOUND};
 use lockswap_locks::waiting::{Spin, SpinThenPark};
-use lockswap_locks::{Context, RawLock};
-use lockswap_platform::{Ns, Platform};
+use lockswap_locks::{Context, Preference, RawLock, RawRwLock};
+use lockswap_platform::{Clock, Ns, Platform};
 use lockswap_sim::{attempt, Finished, Job, Machine, Sim, Simulated, Workload};
 use lockswap_workloads::crew::{gather, Phase, Timing};
 use lockswap_workloads::report::Report;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Mutex;
 
 /// The locks that can be simulated, or those of them that `LOCKSWAP_TEST_LOCKS` names.
 fn locks(role: Role) -> impl Iterator<Item = &'static Entry> {
@@ -235,4 +237,69 @@ fn shfllocks_head_loses_to_newcomers_as_often_as_it_may() {
     assert!((3..=5).contains(&most), "3 times: {most}");
     let most = most_steals::<ShflB<WITHOUT_BOUND>>(&xeon);
     assert!(most > 5, "however often: {most}");
+}
+
+/// What a third level is for (Chabbi, Fagan, Mellor-Crummey, PPoPP 2015): caches that lie in NUMA nodes. The same machine
+/// counts its nodes as caches for a lock with two levels.
+#[test]
+fn hmcs_has_a_level_for_the_caches_of_a_node() {
+    let three = machine("epyc-7742-2s");
+    let two =
+        Machine::built_in("epyc-7742-2s", &[("topology.llc".to_owned(), "node".to_owned())]).expect("a known key");
+    for lock in ["hmcs", "ahmcs"] {
+        let report = |machine| run(machine, "kv", 128, 5_000_000, lock).report;
+        let (three, two) = (report(&three), report(&two));
+        let handoffs = three.handoffs.as_ref().expect("noted");
+        assert!(handoffs.within_llc > 0.9 && handoffs.within_node > 0.95, "{lock}: {handoffs:?}");
+        assert!(three.ops as f64 > 1.5 * two.ops as f64, "{lock}: {} to {}", three.ops, two.ops);
+    }
+}
+
+/// Who is inside after whom, where a writer is inside and the others come one after the other, before any of them sleeps.
+fn order_of_readers_and_writers<const WRITERS: u32>(machine: &Machine, writes: &[bool]) -> Vec<usize> {
+    let (lock, order) = (QueuedRw::<Sim, WRITERS>::new(), Mutex::new(Vec::new()));
+    let (preference, crew, started) = (Preference::Writers, Simulated::new(machine, 1), AtomicU64::new(0));
+    let finished = attempt(|| {
+        gather(&crew, writes.len() + 1, Timing { warm_up: 0, duration: 1 }, |member| {
+            // All run before the first one does anything.
+            let now = Sim::now(Clock::Monotonic);
+            let start =
+                started.compare_exchange(0, now + 200_000, Relaxed, Relaxed).map_or_else(|at| at, |_| now + 200_000);
+            Sim::keep_busy(start.saturating_sub(now) + 500 * member.number as u64);
+            // The first one is the writer that the others wait for.
+            let Some(waiter) = member.number.checked_sub(1) else {
+                assert!(lock.write(None));
+                Sim::keep_busy(500 * (writes.len() as u64 + 2));
+                // SAFETY: held exclusively.
+                return unsafe { lock.unlock_write(preference) };
+            };
+            assert!(if writes[waiter] { lock.write(None) } else { lock.read(preference, None) });
+            order.lock().expect("no thread panicked").push(waiter);
+            // SAFETY: held in that mode.
+            unsafe {
+                if writes[waiter] {
+                    lock.unlock_write(preference);
+                } else {
+                    lock.unlock_read(preference);
+                }
+            }
+        });
+    });
+    finished.expect("it ends");
+    order.into_inner().expect("no thread panicked")
+}
+
+/// Waiter 0 waits for the writer inside, and the others queue behind it: waiter 1, their head, brings the writers together.
+#[test]
+fn shfllock_rw_brings_writers_together() {
+    const WRITES: [bool; 8] = [false, false, true, true, false, true, true, false];
+    let xeon = machine("xeon-e5-2699v3");
+    let order = order_of_readers_and_writers::<1024>(&xeon, &WRITES);
+    assert_eq!(order[2..6], [2, 3, 5, 6], "{order:?}");
+    let order = order_of_readers_and_writers::<3>(&xeon, &WRITES);
+    assert_eq!(
+        order[2..6],
+        [2, 3, 4, 5],
+        "a batch of three, which waiter 1 begins, then the next in the queue: {order:?}"
+    );
 }

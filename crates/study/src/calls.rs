@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use lockswap_locks::counters::{call, Called, Counter, Why, CALLS, CHILDREN, FILE_BYTES, SHARD_WORDS};
 use lockswap_locks::registry::is_glibcs;
+use lockswap_records::counters::{call, Called, Counter, Why, CALLS, CHILDREN, FILE_BYTES, SHARD_WORDS};
 use serde::{Deserialize, Serialize};
 
 /// What the library counted in one run, over all processes of the program.

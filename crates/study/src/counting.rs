@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 
-use lockswap_locks::counters::FILE_BYTES;
+use lockswap_records::counters::FILE_BYTES;
 use tempfile::NamedTempFile;
 
 use crate::latencies::{Latencies, LatencyFile};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use lockswap_locks::counters::FILE_BYTES;
+use lockswap_records::counters::FILE_BYTES;
 
 use crate::calls::Counted;
 use crate::machine::Machine;

@@ -6,8 +6,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use lockswap_locks::asymmetric::latency::{self, FILE_WORDS};
 use lockswap_platform::{CoreKind, LONGEST_DURATION};
+use lockswap_records::latency::{self, FILE_WORDS};
 use serde::Serialize;
 use tempfile::TempPath;
 

@@ -1,6 +1,6 @@
 //! What is said below a comparison's tables: how to read them, what to mind, and the conclusion.
 
-use lockswap_locks::counters::FILE_BYTES;
+use lockswap_records::counters::FILE_BYTES;
 
 use crate::model::{Comparison, LockRuns, Measure, Phase, Source, BASELINE, INTERPOSED};
 use crate::numbers::{digits, human, times};

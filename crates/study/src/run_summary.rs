@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-use lockswap_locks::counters::{Counter, Plain, CHILDREN, CHILD_WORDS};
+use lockswap_records::counters::{Counter, Plain, CHILDREN, CHILD_WORDS};
 use serde::Serialize;
 
 use crate::calls::{self, Answers, Calls};
@@ -222,7 +222,7 @@ fn count(n: u64, one: &str, many: &str) -> String {
 mod tests {
     use std::io::Write;
 
-    use lockswap_locks::counters::{CALLS, FILE_BYTES, SHARD_WORDS};
+    use lockswap_records::counters::{CALLS, FILE_BYTES, SHARD_WORDS};
 
     use super::*;
 

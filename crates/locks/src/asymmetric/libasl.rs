@@ -140,7 +140,6 @@ unsafe impl<P: Platform, L: RawLock<P> + IsHeld, S: StandBack> RawLock<P> for Re
         asks: L::INFO.asks.and(Asks::KIND),
         by_priority: L::INFO.by_priority,
         keeps_up: L::INFO.keeps_up,
-        ..LockInfo::PLAIN
     };
     const PARAMETERS: Parameters = Parameters {
         own: match L::INFO.id.as_bytes() {

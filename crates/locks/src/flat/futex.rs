@@ -34,9 +34,8 @@ pub struct Futex<P: Platform> {
 impl<P: Platform> Futex<P> {
     #[inline]
     fn acquire_free(&self, new: u32) -> bool {
-        // Relaxed: only decides whether the exchange is worth its price.
         // ORDER(hand-off): Acquire pairs with the Release in `unlock`.
-        self.state.load(Ordering::Relaxed) == FREE && self.state.compare_exchange(FREE, new, Ordering::Acquire).is_ok()
+        self.state.try_change(FREE, new, Ordering::Acquire)
     }
 
     /// Spins for a time that has paid off before. Returns whether it acquired the lock.
@@ -138,7 +137,7 @@ unsafe impl<P: Platform> TimedLock<P> for Futex<P> {
 impl<P: Platform> IsHeld for Futex<P> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         self.state.load(Ordering::Relaxed) != FREE
     }
 }

@@ -308,7 +308,7 @@ impl<P: Platform, const LOOKS: u32, const GRACE: u32, const WINDOW: u32> IsHeld
 {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         self.state.load(Ordering::Relaxed) & HELD != 0
     }
 }

@@ -130,7 +130,7 @@ unsafe impl<P: Platform, const SLOTS: usize> TimedLock<P> for GrantArray<P, SLOT
 impl<P: Platform, const SLOTS: usize> IsHeld for GrantArray<P, SLOTS> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         let next = self.request.load(Ordering::Relaxed);
         self.grant(next).load(Ordering::Relaxed) != next
     }

@@ -135,8 +135,7 @@ unsafe impl<P: Platform, const BASE: u32, const LOOKS: u32> TryLock<P> for Ticke
         let serving = self.serving.load(Ordering::Acquire);
         // Relaxed: `serving` never passes `next`, so if `next` is still `serving`, nobody has drawn or released since
         // the load above, which has synchronised with the last holder.
-        self.next.load(Ordering::Relaxed) == serving
-            && self.next.compare_exchange(serving, serving.wrapping_add(1), Ordering::Relaxed).is_ok()
+        self.next.try_change(serving, serving.wrapping_add(1), Ordering::Relaxed)
     }
 }
 
@@ -154,7 +153,7 @@ unsafe impl<P: Platform, const BASE: u32, const LOOKS: u32> TimedLock<P> for Tic
 impl<P: Platform, const BASE: u32, const LOOKS: u32> IsHeld for TicketLock<P, BASE, LOOKS> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         self.next.load(Ordering::Relaxed) != self.serving.load(Ordering::Relaxed)
     }
 }

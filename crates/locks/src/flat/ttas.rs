@@ -211,7 +211,7 @@ unsafe impl<P: Platform, const FREE: u32, const HELD: u32, C: Contend> TimedLock
 impl<P: Platform, const FREE: u32, const HELD: u32, C> IsHeld for TtasWord<P, FREE, HELD, C> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         self.word.load(Ordering::Relaxed) != FREE
     }
 }

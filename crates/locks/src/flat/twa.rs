@@ -136,8 +136,7 @@ unsafe impl<P: Platform, const NEAR: u32> TryLock<P> for TwaLock<P, NEAR> {
         let serving = self.serving.load(Ordering::Acquire);
         // Relaxed: `serving` never passes `next`, so if `next` is still `serving`, nobody has drawn or released since
         // the load above, which has synchronised with the last holder.
-        self.next.load(Ordering::Relaxed) == serving
-            && self.next.compare_exchange(serving, serving.wrapping_add(1), Ordering::Relaxed).is_ok()
+        self.next.try_change(serving, serving.wrapping_add(1), Ordering::Relaxed)
     }
 }
 
@@ -147,7 +146,7 @@ unsafe impl<P: Platform, const NEAR: u32> TimedLock<P> for TwaLock<P, NEAR> {}
 impl<P: Platform, const NEAR: u32> IsHeld for TwaLock<P, NEAR> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         self.next.load(Ordering::Relaxed) != self.serving.load(Ordering::Relaxed)
     }
 }

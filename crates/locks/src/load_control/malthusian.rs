@@ -267,14 +267,10 @@ unsafe impl<P: Platform, W: Waiting, const FAIRNESS: u32> RawLock<P> for Malthus
 unsafe impl<P: Platform, W: Waiting, const FAIRNESS: u32> TryLock<P> for Malthusian<P, W, FAIRNESS> {
     #[inline]
     unsafe fn try_lock(&self, cx: &Node<P>) -> bool {
-        // Relaxed: only decides whether the exchange is worth its price.
-        if !self.tail.load(Ordering::Relaxed).is_null() {
-            return false;
-        }
         // Relaxed: nobody else sees the node before the exchange.
         cx.next.store(null_mut(), Ordering::Relaxed);
         // ORDER(enqueue, hand-off): as for the swap in `lock`.
-        self.tail.compare_exchange(null_mut(), from_ref(cx).cast_mut(), Ordering::AcqRel).is_ok()
+        self.tail.try_change(null_mut(), from_ref(cx).cast_mut(), Ordering::AcqRel)
     }
 }
 
@@ -284,7 +280,7 @@ unsafe impl<P: Platform, W: Waiting, const FAIRNESS: u32> TimedLock<P> for Malth
 impl<P: Platform, W: Waiting, const FAIRNESS: u32> IsHeld for Malthusian<P, W, FAIRNESS> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         !self.tail.load(Ordering::Relaxed).is_null()
     }
 }

@@ -383,14 +383,10 @@ unsafe impl<P: Platform, T: Times> RawLock<P> for McsTp<P, T> {
 unsafe impl<P: Platform, T: Times> TryLock<P> for McsTp<P, T> {
     #[inline]
     unsafe fn try_lock(&self, cx: &Node<P>) -> bool {
-        // Relaxed: only decides whether the exchange is worth its price.
-        if !self.tail.load(Ordering::Relaxed).is_null() {
-            return false;
-        }
         // Relaxed: nobody else sees the node before the exchange.
         cx.next.store(null_mut(), Ordering::Relaxed);
         // ORDER(enqueue, hand-off): as in `enqueue`.
-        self.tail.compare_exchange(null_mut(), from_ref(cx).cast_mut(), Ordering::AcqRel).is_ok()
+        self.tail.try_change(null_mut(), from_ref(cx).cast_mut(), Ordering::AcqRel)
     }
 }
 
@@ -408,7 +404,7 @@ unsafe impl<P: Platform, T: Times> TimedLock<P> for McsTp<P, T> {
 impl<P: Platform, T> IsHeld for McsTp<P, T> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         !self.tail.load(Ordering::Relaxed).is_null()
     }
 }

@@ -353,13 +353,9 @@ unsafe impl<P: Platform, const THRESHOLD: u32> RawLock<P> for CnaLock<P, THRESHO
 unsafe impl<P: Platform, const THRESHOLD: u32> TryLock<P> for CnaLock<P, THRESHOLD> {
     #[inline]
     unsafe fn try_lock(&self, cx: &Node<P>) -> bool {
-        // Relaxed: only decides whether the exchange is worth its price.
-        if !self.tail.load(Ordering::Relaxed).is_null() {
-            return false;
-        }
         cx.prepare();
         // ORDER(enqueue, hand-off): as for the swap in `lock`.
-        self.tail.compare_exchange(null_mut(), from_ref(cx).cast_mut(), Ordering::AcqRel).is_ok()
+        self.tail.try_change(null_mut(), from_ref(cx).cast_mut(), Ordering::AcqRel)
     }
 }
 
@@ -369,7 +365,7 @@ unsafe impl<P: Platform, const THRESHOLD: u32> TimedLock<P> for CnaLock<P, THRES
 impl<P: Platform, const THRESHOLD: u32> IsHeld for CnaLock<P, THRESHOLD> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         !self.tail.load(Ordering::Relaxed).is_null()
     }
 }

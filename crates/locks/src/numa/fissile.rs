@@ -39,9 +39,8 @@ pub type Fissile<P> = FissileLock<P, 50>;
 impl<P: Platform, const PATIENCE: u32> FissileLock<P, PATIENCE> {
     #[inline]
     fn acquire_free(&self) -> bool {
-        // Relaxed: only decides whether the exchange is worth its price.
         // ORDER(hand-off): Acquire pairs with the Release in `unlock`.
-        self.held.load(Ordering::Relaxed) == FREE && self.held.compare_exchange(FREE, HELD, Ordering::Acquire).is_ok()
+        self.held.try_change(FREE, HELD, Ordering::Acquire)
     }
 
     #[inline]
@@ -125,7 +124,7 @@ unsafe impl<P: Platform, const PATIENCE: u32> TimedLock<P> for FissileLock<P, PA
 impl<P: Platform, const PATIENCE: u32> IsHeld for FissileLock<P, PATIENCE> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         self.held.load(Ordering::Relaxed) != FREE
     }
 }

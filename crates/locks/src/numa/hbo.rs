@@ -51,7 +51,7 @@ pub type Hbo<P> = HboLock<P, 16, 100_000_000>;
 impl<P: Platform, const ROUNDS: u32, const PATIENCE: Ns> HboLock<P, ROUNDS, PATIENCE> {
     #[inline]
     fn acquire_free(&self) -> bool {
-        // Relaxed: only decides whether the exchange is worth its price.
+        // Relaxed: spares a look at the CPU and an exchange that would fail.
         // ORDER(hand-off): Acquire pairs with the Release in `unlock`.
         self.holder.load(Ordering::Relaxed) == FREE
             && self.holder.compare_exchange(FREE, P::node() + 1, Ordering::Acquire).is_ok()
@@ -178,7 +178,7 @@ unsafe impl<P: Platform, const ROUNDS: u32, const PATIENCE: Ns> TimedLock<P> for
 impl<P: Platform, const ROUNDS: u32, const PATIENCE: Ns> IsHeld for HboLock<P, ROUNDS, PATIENCE> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         self.holder.load(Ordering::Relaxed) != FREE
     }
 }

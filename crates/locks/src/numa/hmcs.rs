@@ -9,8 +9,8 @@
 //! A thread acquires its inner group's queue, then that of the outer group, then the root; it waits in each behind others
 //! of the same group. The holder passes the lock, and with it the places of its group higher up, to the next thread of its
 //! inner group, `threshold` acquisitions in a row; then it releases the outer group's queue, in which the next inner
-//! group has its turn, up to `outer-threshold` in a row, before the root is released. So a machine has its short hand-offs
-//! most often, its long ones least.
+//! group has its turn, up to `outer-threshold` in a row, before the root is released. So short hand-offs are most
+//! frequent, and long ones least; an outer group may keep the lock for the product of the two.
 //!
 //! The levels are those of the machine ([`Platform::hierarchy`]): three where last-level caches lie in NUMA nodes, or nodes
 //! in packages, and several of both; else the inner groups are right below the root. That is looked up by each acquisition:
@@ -49,7 +49,7 @@ pub const INNER: usize = 32;
 /// Outer groups with a queue of their own: a power of two.
 pub const OUTER: usize = 8;
 
-/// The queues of two groups. They are neighbours where there are more groups than pairs, else there is one in each pair.
+/// The queues of two groups. Where there are no more groups than pairs, only one of the two is used.
 type Pair<P> = Line<[HNode<P>; 2]>;
 const _: () = assert!(size_of::<Pair<Native>>() == 64);
 

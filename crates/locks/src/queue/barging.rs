@@ -48,9 +48,8 @@ pub struct Barging<P: Platform, L, const PATIENCE: u32> {
 impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> Barging<P, L, PATIENCE> {
     #[inline]
     fn acquire_free(&self) -> bool {
-        // Relaxed: only decides whether the exchange is worth its price.
         // ORDER(hand-off): Acquire pairs with the Release in `unlock` and `unlock_contended`.
-        self.word.load(Ordering::Relaxed) == FREE && self.word.compare_exchange(FREE, HELD, Ordering::Acquire).is_ok()
+        self.word.try_change(FREE, HELD, Ordering::Acquire)
     }
 
     #[cold]
@@ -170,7 +169,7 @@ unsafe impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> TimedLock<P> for Ba
 impl<P: Platform, L, const PATIENCE: u32> IsHeld for Barging<P, L, PATIENCE> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         self.word.load(Ordering::Relaxed) != FREE
     }
 }

@@ -191,14 +191,10 @@ unsafe impl<P: Platform, W: Waiting> RawLock<P> for Clh<P, W> {
 unsafe impl<P: Platform, W: Waiting> TryLock<P> for Clh<P, W> {
     #[inline]
     unsafe fn try_lock(&self, cx: &Node<P>) -> bool {
-        // Relaxed: only decides whether the exchange is worth its price.
-        if !self.tail.load(Ordering::Relaxed).is_null() {
-            return false;
-        }
         // Relaxed: nobody else sees the node before the exchange.
         cx.state.store(WAITING, Ordering::Relaxed);
         // ORDER(enqueue, hand-off): as for the swap in `lock`.
-        let acquired = self.tail.compare_exchange(null_mut(), from_ref(cx).cast_mut(), Ordering::AcqRel).is_ok();
+        let acquired = self.tail.try_change(null_mut(), from_ref(cx).cast_mut(), Ordering::AcqRel);
         if !acquired {
             // Relaxed: nobody has seen the node but its owner.
             cx.state.store(FREE, Ordering::Relaxed);
@@ -213,7 +209,7 @@ unsafe impl<P: Platform, W: Waiting> TimedLock<P> for Clh<P, W> {}
 impl<P: Platform, W: Waiting> IsHeld for Clh<P, W> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         !self.tail.load(Ordering::Relaxed).is_null()
     }
 }

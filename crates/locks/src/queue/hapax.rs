@@ -142,11 +142,8 @@ unsafe impl<P: Platform, const COUNT_BITS: u32> TryLock<P> for HapaxLock<P, COUN
         // Relaxed: looked at again once this thread has arrived.
         let departed = self.departed.load(Ordering::Relaxed);
         let mine = Self::value(departed);
-        // Relaxed: only decides whether the exchange is worth its price.
         // ORDER(arrive): as for the swap in `lock`.
-        if self.arrive.load(Ordering::Relaxed) != departed
-            || self.arrive.compare_exchange(departed, mine, Ordering::AcqRel).is_err()
-        {
+        if !self.arrive.try_change(departed, mine, Ordering::AcqRel) {
             return false;
         }
         if !self.has_departed(departed) && !self.take_back(departed, mine) {
@@ -180,7 +177,7 @@ unsafe impl<P: Platform, const COUNT_BITS: u32> TimedLock<P> for HapaxLock<P, CO
 impl<P: Platform, const COUNT_BITS: u32> IsHeld for HapaxLock<P, COUNT_BITS> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         self.arrive.load(Ordering::Relaxed) != self.departed.load(Ordering::Relaxed)
     }
 }

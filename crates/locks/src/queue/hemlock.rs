@@ -127,10 +127,8 @@ unsafe impl<P: Platform> RawLock<P> for Hemlock<P> {
 unsafe impl<P: Platform> TryLock<P> for Hemlock<P> {
     #[inline]
     unsafe fn try_lock(&self, cx: &Grant<P>) -> bool {
-        // Relaxed: only decides whether the exchange is worth its price.
         // ORDER(enqueue, hand-off): as for the swap in `lock`.
-        self.tail.load(Ordering::Relaxed).is_null()
-            && self.tail.compare_exchange(null_mut(), from_ref(cx).cast_mut(), Ordering::AcqRel).is_ok()
+        self.tail.try_change(null_mut(), from_ref(cx).cast_mut(), Ordering::AcqRel)
     }
 }
 
@@ -140,7 +138,7 @@ unsafe impl<P: Platform> TimedLock<P> for Hemlock<P> {}
 impl<P: Platform> IsHeld for Hemlock<P> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         !self.tail.load(Ordering::Relaxed).is_null()
     }
 }

@@ -161,10 +161,8 @@ unsafe impl<P: Platform, W: Waiting> RawLock<P> for K42Lock<P, W> {
 unsafe impl<P: Platform, W: Waiting> TryLock<P> for K42Lock<P, W> {
     #[inline]
     unsafe fn try_lock(&self, (): &()) -> bool {
-        // Relaxed: only decides whether the exchange is worth its price.
         // ORDER(hand-off): Acquire pairs with the Release in `unlock`.
-        self.tail.load(Ordering::Relaxed).is_null()
-            && self.tail.compare_exchange(null_mut(), Self::held_alone(), Ordering::Acquire).is_ok()
+        self.tail.try_change(null_mut(), Self::held_alone(), Ordering::Acquire)
     }
 }
 
@@ -174,7 +172,7 @@ unsafe impl<P: Platform, W: Waiting> TimedLock<P> for K42Lock<P, W> {}
 impl<P: Platform, W: Waiting> IsHeld for K42Lock<P, W> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         !self.tail.load(Ordering::Relaxed).is_null()
     }
 }

@@ -147,14 +147,10 @@ unsafe impl<P: Platform, W: Waiting> RawLock<P> for Mcs<P, W> {
 unsafe impl<P: Platform, W: Waiting> TryLock<P> for Mcs<P, W> {
     #[inline]
     unsafe fn try_lock(&self, cx: &Node<P>) -> bool {
-        // Relaxed: only decides whether the exchange is worth its price.
-        if !self.tail.load(Ordering::Relaxed).is_null() {
-            return false;
-        }
         // Relaxed: nobody else sees the node before the exchange.
         cx.next.store(null_mut(), Ordering::Relaxed);
         // ORDER(enqueue, hand-off): as for the swap in `lock`.
-        self.tail.compare_exchange(null_mut(), from_ref(cx).cast_mut(), Ordering::AcqRel).is_ok()
+        self.tail.try_change(null_mut(), from_ref(cx).cast_mut(), Ordering::AcqRel)
     }
 }
 
@@ -173,7 +169,7 @@ unsafe impl<P: Platform, W: Waiting> TimedLock<P> for Mcs<P, W> {}
 impl<P: Platform, W: Waiting> IsHeld for Mcs<P, W> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         !self.tail.load(Ordering::Relaxed).is_null()
     }
 }

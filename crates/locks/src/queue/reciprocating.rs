@@ -162,10 +162,8 @@ unsafe impl<P: Platform, W: Waiting> RawLock<P> for ReciprocatingLock<P, W> {
 unsafe impl<P: Platform, W: Waiting> TryLock<P> for ReciprocatingLock<P, W> {
     #[inline]
     unsafe fn try_lock(&self, (): &()) -> bool {
-        // Relaxed: only decides whether the exchange is worth its price.
         // ORDER(hand-off): Acquire pairs with the Release in `unlock`.
-        self.arrivals.load(Ordering::Relaxed).is_null()
-            && self.arrivals.compare_exchange(null_mut(), Self::nobody(), Ordering::Acquire).is_ok()
+        self.arrivals.try_change(null_mut(), Self::nobody(), Ordering::Acquire)
     }
 }
 
@@ -175,7 +173,7 @@ unsafe impl<P: Platform, W: Waiting> TimedLock<P> for ReciprocatingLock<P, W> {}
 impl<P: Platform, W: Waiting> IsHeld for ReciprocatingLock<P, W> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         !self.arrivals.load(Ordering::Relaxed).is_null()
     }
 }

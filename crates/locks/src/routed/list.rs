@@ -295,7 +295,7 @@ unsafe impl<P: Platform> TimedLock<P> for RonList<P> {}
 impl<P: Platform> IsHeld for RonList<P> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         !self.arrivals.load(Ordering::Relaxed).is_null()
     }
 }

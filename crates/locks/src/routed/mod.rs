@@ -8,7 +8,7 @@ pub mod shared;
 pub mod ticket;
 
 use crate::parameters::{Default, Parameter, Setting, Values};
-use lockswap_platform::Platform;
+use lockswap_platform::{Platform, MAX_RANKS};
 
 /// The TSP_IDs of all CPUs in TSP order, beginning with `first`, which may be the number of CPUs in place of 0.
 pub fn tsp_order<P: Platform>(first: usize) -> impl Iterator<Item = usize> {
@@ -36,6 +36,11 @@ pub const fn per_line<T>() -> Parameter {
     }
 }
 
+/// Room for the elements of all CPUs, also if each has a cache line of its own: lines that nobody uses take addresses only.
+pub const ROOM_FOR_FLAGS: usize = MAX_RANKS * 16;
+/// The same for elements of two words.
+pub const ROOM_FOR_PAIRS: usize = MAX_RANKS * 8;
+
 /// An array with an element for each CPU. CPUs whose TSP_IDs are equal modulo `N` share one.
 #[repr(C, align(64))]
 pub struct PerCpu<T, const N: usize>([T; N]);
@@ -55,7 +60,7 @@ impl<T, const N: usize> PerCpu<T, N> {
 }
 
 /// Where the element with this number lies among `n`, of which `fitting` share a line, if only 2^`near` of those that
-/// follow each other may; with more of them than lines, each line also has some from elsewhere.
+/// follow each other may; if there are more of them than that leaves room for, each line also has some from elsewhere.
 #[inline]
 const fn place(number: usize, n: usize, fitting: usize, near: u32) -> usize {
     let lines = n / fitting;
@@ -75,7 +80,9 @@ mod tests {
 
     #[test]
     fn every_element_has_a_place_and_as_many_neighbours_as_wanted() {
-        for (n, fitting, near) in [(256, 16, 4), (256, 16, 0), (256, 16, 2), (256, 8, 3), (256, 8, 1), (4, 16, 0)] {
+        for (n, fitting, near) in
+            [(4096, 16, 4), (4096, 16, 0), (256, 16, 4), (256, 16, 2), (2048, 8, 3), (2048, 8, 1), (4, 16, 0)]
+        {
             let places: std::vec::Vec<usize> = (0..n).map(|number| place(number, n, fitting, near)).collect();
             assert_eq!(places.iter().copied().collect::<BTreeSet<_>>(), (0..n).collect());
             let shares = |pair: &&[usize]| pair[0] / fitting == pair[1] / fitting;

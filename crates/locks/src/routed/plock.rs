@@ -14,9 +14,9 @@
 //! two read-modify-writes, one when a thread comes and one when it takes the lock, where the paper's takes three.
 
 use super::ron::{Routed, WaitArray};
-use super::{per_line, PerCpu};
+use super::{per_line, PerCpu, ROOM_FOR_PAIRS};
 use crate::parameters::Parameters;
-use lockswap_platform::{AtomicInt, Ordering, Platform, MAX_RANKS};
+use lockswap_platform::{AtomicInt, Ordering, Platform};
 
 /// An element of WaitArray.
 #[repr(C)]
@@ -44,7 +44,7 @@ const LEFT: u32 = 4;
 pub struct Counts<P: Platform, const N: usize>(PerCpu<PLock<P>, N>);
 
 /// WaitArray has an element for each CPU.
-pub type RonPlock<P> = Routed<P, Counts<P, MAX_RANKS>>;
+pub type RonPlock<P> = Routed<P, Counts<P, ROOM_FOR_PAIRS>>;
 
 impl<P: Platform, const N: usize> WaitArray<P> for Counts<P, N> {
     const ID: &'static str = "ron-plock";

@@ -30,16 +30,14 @@
 //!   be passed by threads that come later, any number of times. Hence the second look.
 //! - A thread's TSP_ID is read when it begins to wait, and not once in its life: threads need not stay on their CPUs. The
 //!   element stays GRANTED while the thread holds the lock; thus the release finds where the lock is on its way.
-//! - Elements that share no line lie in the memory of the others, so that on more CPUs than there are lines, two that are
-//!   far from each other on the route share one.
 //! - The paper's CPUs have one thread each. Here a thread that finds the element of its CPU taken waits for the element, or
 //!   for InUse (the rule of section 7), and chance decides.
 
-use super::{per_line, tsp_order, PerCpu};
+use super::{per_line, tsp_order, PerCpu, ROOM_FOR_FLAGS};
 use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::parameters::Parameters;
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
-use lockswap_platform::{AtomicInt, Ordering, Platform, MAX_RANKS};
+use lockswap_platform::{AtomicInt, Ordering, Platform};
 
 /// | InUse  | holder                                   | waiters                                  |
 /// |--------|------------------------------------------|------------------------------------------|
@@ -91,15 +89,14 @@ pub struct Routed<P: Platform, W> {
 }
 
 /// WaitArray has one flag for each CPU and lies in the lock.
-pub type Ron<P> = Routed<P, Flags<P, MAX_RANKS>>;
+pub type Ron<P> = Routed<P, Flags<P, ROOM_FOR_FLAGS>>;
 
 impl<P: Platform, W: WaitArray<P>> Routed<P, W> {
     #[inline]
     fn take_free(&self) -> bool {
         // Relaxed: spares waiters an exchange that would fail and take the line from all others.
         // ORDER(hand-off): Acquire pairs with the Release of the exchanges that set FREE.
-        self.in_use.load(Ordering::Relaxed) == FREE
-            && self.in_use.compare_exchange(FREE, IN_USE, Ordering::Acquire).is_ok()
+        self.in_use.try_change(FREE, IN_USE, Ordering::Acquire)
     }
 
     /// Takes the lock if it is free, or sees to it that the holder knows of a waiter. Each repetition means that the lock
@@ -230,7 +227,7 @@ unsafe impl<P: Platform, W: WaitArray<P>> TimedLock<P> for Routed<P, W> {}
 impl<P: Platform, W> IsHeld for Routed<P, W> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         self.in_use.load(Ordering::Relaxed) != FREE
     }
 }
@@ -260,10 +257,8 @@ impl<P: Platform, const N: usize> WaitArray<P> for Flags<P, N> {
 
     fn enter(&self, _: usize, tsp_id: usize) -> Option<usize> {
         let flag = self.0.at::<P>(tsp_id);
-        // Relaxed: spares an exchange that would fail.
         // ORDER(last look): SeqCst, as said at the top of this file.
-        let entered =
-            flag.load(Ordering::Relaxed) == EMPTY && flag.compare_exchange(EMPTY, WAITING, Ordering::SeqCst).is_ok();
+        let entered = flag.try_change(EMPTY, WAITING, Ordering::SeqCst);
         entered.then_some(tsp_id)
     }
 

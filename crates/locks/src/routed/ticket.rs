@@ -15,11 +15,11 @@
 //! Deviations. A thread's TSP_ID is read when it draws its ticket, not once in its life. The element where the lock is on
 //! its way has a mark, HERE, so that a holder that has moved goes on from there. Tickets begin with 0, not 1.
 
-use super::{per_line, tsp_order, PerCpu};
+use super::{per_line, tsp_order, PerCpu, ROOM_FOR_PAIRS};
 use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::parameters::Parameters;
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
-use lockswap_platform::{AtomicInt, Ordering, Platform, MAX_RANKS};
+use lockswap_platform::{AtomicInt, Ordering, Platform};
 
 /// An element of WaitArray.
 #[repr(C)]
@@ -43,7 +43,7 @@ pub struct Queues<P: Platform, const N: usize> {
 }
 
 /// WaitArray has an element for each CPU.
-pub type RonTicket<P> = Queues<P, MAX_RANKS>;
+pub type RonTicket<P> = Queues<P, ROOM_FOR_PAIRS>;
 
 impl<P: Platform, const N: usize> Queues<P, N> {
     /// `spin_lock` of the paper, lines 7 to 11.
@@ -142,9 +142,8 @@ unsafe impl<P: Platform, const N: usize> RawLock<P> for Queues<P, N> {
 unsafe impl<P: Platform, const N: usize> TryLock<P> for Queues<P, N> {
     #[inline]
     unsafe fn try_lock(&self, (): &()) -> bool {
-        // Relaxed: spares an exchange that would fail.
         // ORDER(hand-off): Acquire pairs with the Release in `unlock`.
-        self.n_wait.load(Ordering::Relaxed) == 0 && self.n_wait.compare_exchange(0, 1, Ordering::Acquire).is_ok()
+        self.n_wait.try_change(0, 1, Ordering::Acquire)
     }
 }
 
@@ -154,7 +153,7 @@ unsafe impl<P: Platform, const N: usize> TimedLock<P> for Queues<P, N> {}
 impl<P: Platform, const N: usize> IsHeld for Queues<P, N> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         self.n_wait.load(Ordering::Relaxed) != 0
     }
 }

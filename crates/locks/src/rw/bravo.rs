@@ -241,7 +241,6 @@ unsafe impl<P: Platform, L: TryUnlockRead<P>> RawRwLock<P> for Bravo<P, L> {
         asks: L::INFO.asks,
         by_priority: L::INFO.by_priority,
         keeps_up: L::INFO.keeps_up,
-        ..LockInfo::PLAIN
     };
     const PARAMETERS: Parameters = Parameters {
         own: &[Parameter {

@@ -20,7 +20,7 @@
 //! the head of the queue, and gives up from there.
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
-use crate::parameters::{spins, Parameters};
+use crate::parameters::{Parameter, Parameters, Setting, Values, SPIN};
 use crate::rw::wait;
 use crate::shuffle::policy::{Policy, WritersFirst, MAX_SHUFFLES, READER, WRITER as AS_WRITER};
 use crate::shuffle::shfllock::Shfl;
@@ -69,7 +69,7 @@ impl<P: Platform, const WRITERS: u32> QueuedRw<P, WRITERS> {
     fn park_until(&self, deadline: Option<Deadline>, blocked: u32, attempt: impl Fn() -> bool) -> bool {
         // Relaxed, here and below: what blocks is only waited for; `attempt` acquires.
         let is_blocked = |state: u32| state & blocked != 0;
-        if P::spin_map_bounded(spins::<P>(), || attempt().then_some(())).is_some() {
+        if P::spin_map_bounded(Setting::RwSpin.looks::<P>(), || attempt().then_some(())).is_some() {
             return true;
         }
         loop {
@@ -189,7 +189,10 @@ unsafe impl<P: Platform, const WRITERS: u32> RawRwLock<P> for QueuedRw<P, WRITER
         keeps_up: true,
         ..LockInfo::PLAIN
     };
-    const PARAMETERS: Parameters = <WritersFirst<WRITERS> as Policy>::PARAMETERS;
+    const PARAMETERS: Parameters = Parameters {
+        own: &[Parameter { values: Values::Number(Setting::RwSpin, 0, 1_000_000, "looks"), ..SPIN }],
+        inside: &[<WritersFirst<WRITERS> as Policy>::PARAMETERS],
+    };
 
     fn new() -> Self {
         QueuedRw { state: P::U32::new(0), queue: Shfl::new() }

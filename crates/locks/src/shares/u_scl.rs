@@ -36,8 +36,8 @@
 //!   the longest bans have the accounts, each is banned as if there were no others, and the slices, which pass from
 //!   waiter to waiter without any account, keep the shares even as long as critical sections are shorter than a slice.
 //! - An account that has been used up to a time more than a second ago is forgotten: its thread counts as inactive,
-//!   and has nothing to its credit. A ban also ends when nobody has used the lock for a second. The published lock
-//!   keeps both.
+//!   and has nothing to its credit. A ban also ends when the lock has been free for a second (`grace`). The published
+//!   lock keeps both.
 //! - A new thread that has the address of one that has ended takes over its account.
 //! - The nice value is read when an account is opened, which is also when its thread has been inactive.
 //! - The published slice also ends with a ban. Here it lasts, and the ban begins behind it.
@@ -64,8 +64,8 @@ const HELD: u32 = 1;
 const QUEUED: u32 = 2;
 const ASLEEP: u32 = 4;
 
-/// Who waits for a time sleeps until so long before it, because Linux lets a thread sleep for longer than it asks, and then
-/// spins.
+/// Who waits for a time sleeps until so long before it, because Linux lets a thread sleep for longer than it asks,
+/// and then spins.
 const SPIN_AT_LAST: Ns = 100_000;
 
 /// The times of the lock.
@@ -96,8 +96,8 @@ struct Account<P: Platform> {
 }
 
 impl<P: Platform> Account<P> {
-    // Relaxed, here and in all accesses to accounts and slices: only the holder of the lock writes them, and it sees what
-    // the holders before wrote. Others, who may see old values, take them for hints of how long to wait.
+    // Relaxed, here and in all accesses to accounts and slices: only the holder of the lock writes them, and it sees
+    // what the holders before wrote. Others, who may see old values, take them for hints of how long to wait.
     fn belongs_to(&self, thread: u32) -> bool {
         self.thread.load(Ordering::Relaxed) == thread
     }
@@ -167,19 +167,28 @@ impl<P: Platform, T: Times, const ACCOUNTS: usize> Scl<P, T, ACCOUNTS> {
 
     /// How long the thread remains banned; 0 if it is not.
     fn ban(&self, me: u32, now: Ns) -> Ns {
-        let nobody_else = self.changed.load(Ordering::Relaxed) as Ns + T::FORGET;
         let account = self.accounts.iter().find(|account| account.belongs_to(me));
-        account.map_or(0, |account| account.used_up_to().min(nobody_else).saturating_sub(now))
+        account.map_or(0, |account| account.used_up_to().min(self.idle_at()).saturating_sub(now))
+    }
+
+    /// When the lock will have been free for so long that bans end.
+    fn idle_at(&self) -> Ns {
+        // Relaxed, here and below: a hint.
+        if self.word.load(Ordering::Relaxed) & HELD != 0 {
+            return Ns::MAX;
+        }
+        (self.changed.load(Ordering::Relaxed) as Ns).saturating_add(Setting::Grace.time::<P>(T::FORGET))
     }
 
     /// Waits until the thread is not banned any more, or the `deadline` has passed.
     fn sit_out_ban(&self, me: u32, deadline: Option<Deadline>) {
+        // Others may stop using the lock, which ends the ban.
+        let look_after = Setting::Grace.time::<P>(T::FORGET).max(SPIN_AT_LAST);
         loop {
             let left = deadline.map_or(Ns::MAX, |deadline| deadline.at.saturating_sub(P::now(deadline.clock)));
             match self.ban(me, P::instant()).min(left) {
                 0 => return,
-                // Others may stop using the lock, which ends the ban.
-                ns => wait::<P>(ns.min(T::FORGET)),
+                ns => wait::<P>(ns.min(look_after)),
             }
         }
     }
@@ -272,7 +281,8 @@ impl<P: Platform, T: Times, const ACCOUNTS: usize> Scl<P, T, ACCOUNTS> {
         }
         self.sit_out_ban(me, None);
         let node = <McsStp<P> as RawLock<P>>::Ctx::new();
-        // SAFETY: a fresh context. The queue is released while this thread holds the lock, whose memory therefore stays.
+        // SAFETY: a fresh context. The queue is released while this thread holds the lock, whose memory therefore
+        // stays.
         unsafe {
             self.queue.lock(&node);
             self.compete(me);
@@ -319,13 +329,23 @@ unsafe impl<P: Platform, T: Times, const ACCOUNTS: usize> RawLock<P> for Scl<P, 
         ..LockInfo::PLAIN
     };
     const PARAMETERS: Parameters = Parameters {
-        own: &[Parameter {
-            key: "slice",
-            values: Values::Time(Setting::Slice),
-            default: Default::Time(T::SLICE),
-            summary: "how long the lock belongs to one thread; 0: each release ends the slice",
-            source: "Patel et al.: EuroSys 2020, sec. 4",
-        }],
+        own: &[
+            Parameter {
+                key: "slice",
+                values: Values::Time(Setting::Slice),
+                default: Default::Time(T::SLICE),
+                summary: "how long the lock belongs to one thread; 0: each release ends the slice",
+                source: "Patel et al.: EuroSys 2020, sec. 4",
+            },
+            Parameter {
+                key: "grace",
+                values: Values::Time(Setting::Grace),
+                default: Default::Time(T::FORGET),
+                summary:
+                    "how long the lock has to be free before bans end early; short: no idle lock, less exact shares",
+                source: "a choice: the time after which the kernel's k-SCL forgets a thread",
+            },
+        ],
         inside: &[<McsStp<P> as RawLock<P>>::PARAMETERS],
     };
     type Ctx = ();
@@ -365,8 +385,8 @@ unsafe impl<P: Platform, T: Times, const ACCOUNTS: usize> RawLock<P> for Scl<P, 
     unsafe fn unlock(&self, (): &()) {
         self.charge(P::instant());
         let address: *const P::U32 = &self.word;
-        // ORDER(hand-off): Release pairs with the Acquire in `acquire_at_once` and `acquire_on_release`; publishes the critical
-        // section and the accounts.
+        // ORDER(hand-off): Release pairs with the Acquire in `acquire_at_once` and `acquire_on_release`; publishes
+        // the critical section and the accounts.
         // LAST: the lock may be destroyed after this; the wake-up uses the address only.
         if self.word.fetch_and(!(HELD | ASLEEP), Ordering::Release) & ASLEEP != 0 {
             P::unpark(address, 1);
@@ -394,7 +414,7 @@ unsafe impl<P: Platform, T: Times, const ACCOUNTS: usize> TimedLock<P> for Scl<P
 impl<P: Platform, T: Send + Sync, const ACCOUNTS: usize> IsHeld for Scl<P, T, ACCOUNTS> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         self.word.load(Ordering::Relaxed) & HELD != 0
     }
 }

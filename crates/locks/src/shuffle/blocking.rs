@@ -1,6 +1,6 @@
 //! How the waiters of a ShflLock wait, and how its holder lets go: the spinning and the blocking flavour.
 
-use crate::parameters::{spins, Default, Parameter, Parameters, Setting, Values};
+use crate::parameters::{Default, Parameter, Parameters, Setting, Values};
 use crate::waiting::{Spin, SpinThenPark, Waiting, GRANTED};
 use lockswap_platform::{AtomicInt, Ordering, Platform};
 
@@ -20,15 +20,15 @@ pub const HEAD_ASLEEP: u32 = 2;
 /// How often the head of the queue may lose to newcomers before it stops sleeping.
 pub const PATIENCE: u32 = 8;
 
-/// How the head of the queue waits for the lock, and how the lock is released.
+/// How waiters wait, and how the lock is released. A waiter that sleeps does so after `looks` looks.
 pub trait Blocking: Waiting {
     /// What users may choose of how the head waits.
     const OF_THE_HEAD: Parameters;
     /// Waits until `status` is granted, which it returns, or, as long as this thread is awake, until `has_work` says
     /// so.
-    fn wait_turn<P: Platform>(status: &P::U32, has_work: impl Fn() -> bool) -> bool;
+    fn wait_turn<P: Platform>(status: &P::U32, looks: u32, has_work: impl Fn() -> bool) -> bool;
     /// Waits until the lock looks free, or, as long as this thread is awake, until `has_work` says so.
-    fn wait_free<P: Platform>(held: &P::U32, has_work: impl Fn() -> bool);
+    fn wait_free<P: Platform>(held: &P::U32, looks: u32, has_work: impl Fn() -> bool);
     /// Marks the lock free; the lock's memory may be gone when this returns.
     fn release<P: Platform>(held: &P::U32);
 }
@@ -43,12 +43,12 @@ fn turn_or_work<P: Platform>(status: &P::U32, has_work: &impl Fn() -> bool) -> O
 impl Blocking for Spin {
     const OF_THE_HEAD: Parameters = Parameters::NONE;
 
-    fn wait_turn<P: Platform>(status: &P::U32, has_work: impl Fn() -> bool) -> bool {
+    fn wait_turn<P: Platform>(status: &P::U32, _: u32, has_work: impl Fn() -> bool) -> bool {
         P::spin_map(|| turn_or_work::<P>(status, &has_work))
     }
 
     #[inline]
-    fn wait_free<P: Platform>(held: &P::U32, has_work: impl Fn() -> bool) {
+    fn wait_free<P: Platform>(held: &P::U32, _: u32, has_work: impl Fn() -> bool) {
         // Relaxed: the swap that follows acquires.
         P::spin_map(|| (held.load(Ordering::Relaxed) == FREE || has_work()).then_some(()));
     }
@@ -73,19 +73,19 @@ impl Blocking for SpinThenPark {
         inside: &[],
     };
 
-    fn wait_turn<P: Platform>(status: &P::U32, has_work: impl Fn() -> bool) -> bool {
+    fn wait_turn<P: Platform>(status: &P::U32, looks: u32, has_work: impl Fn() -> bool) -> bool {
         loop {
-            if let Some(granted) = P::spin_map_bounded(spins::<P>(), || turn_or_work::<P>(status, &has_work)) {
+            if let Some(granted) = P::spin_map_bounded(looks, || turn_or_work::<P>(status, &has_work)) {
                 return granted;
             }
             Self::sleep::<P>(status);
         }
     }
 
-    fn wait_free<P: Platform>(held: &P::U32, has_work: impl Fn() -> bool) {
+    fn wait_free<P: Platform>(held: &P::U32, looks: u32, has_work: impl Fn() -> bool) {
         // Relaxed throughout: the swap that follows acquires.
         let free = || held.load(Ordering::Relaxed) == FREE;
-        if P::spin_map_bounded(spins::<P>(), || (free() || has_work()).then_some(())).is_some() {
+        if P::spin_map_bounded(looks, || (free() || has_work()).then_some(())).is_some() {
             return;
         }
         while !free() {

@@ -80,9 +80,8 @@ impl<P: Platform, G: Policy, W: Blocking, const STEAL: u32> Shfl<P, G, W, STEAL>
     /// Acquires the lock if it is free.
     #[inline]
     fn acquire_free(&self) -> bool {
-        // Relaxed: only decides whether the exchange is worth its price.
         // ORDER(hand-off): Acquire pairs with the Release in `Blocking::release`.
-        self.held.load(Ordering::Relaxed) == FREE && self.held.compare_exchange(FREE, HELD, Ordering::Acquire).is_ok()
+        self.held.try_change(FREE, HELD, Ordering::Acquire)
     }
 
     /// Acquires the lock if it is free and nobody queues.
@@ -111,6 +110,11 @@ impl<P: Platform, G: Policy, W: Blocking, const STEAL: u32> Shfl<P, G, W, STEAL>
         } else {
             setting.number::<P>(default)
         }
+    }
+
+    /// The looks of a waiter before it sleeps, where it does.
+    fn looks() -> u32 {
+        if G::IN_RWLOCK { Setting::RwSpin } else { Setting::Spin }.looks::<P>()
     }
 
     /// Acquires the lock for a caller that says itself what its attribute is.
@@ -157,7 +161,8 @@ impl<P: Platform, G: Policy, W: Blocking, const STEAL: u32> Shfl<P, G, W, STEAL>
     fn wait_for_head(&self, node: &Node<P>) {
         // Relaxed: only decides when to stop.
         let granted = || node.status.load(Ordering::Relaxed) == GRANTED;
-        while !W::wait_turn::<P>(&node.status, || node.is_shuffler() && node.may_advance()) {
+        let looks = Self::looks();
+        while !W::wait_turn::<P>(&node.status, looks, || node.is_shuffler() && node.may_advance()) {
             self.shuffle(node, granted);
         }
     }
@@ -172,6 +177,7 @@ impl<P: Platform, G: Policy, W: Blocking, const STEAL: u32> Shfl<P, G, W, STEAL>
             W::nudge::<P>(unsafe { &(*next).status });
         }
         let (patience, most_steals) = (Self::chosen(Setting::Patience, PATIENCE), Self::most_steals());
+        let looks = Self::looks();
         let (mut lost, mut closes) = (0, false);
         while !self.acquire_free() {
             // Relaxed: acquired with the grant, or this thread's own.
@@ -188,9 +194,9 @@ impl<P: Platform, G: Policy, W: Blocking, const STEAL: u32> Shfl<P, G, W, STEAL>
                 self.closed.store(1, Ordering::Relaxed);
             }
             if lost < patience {
-                W::wait_free::<P>(&self.held, has_work);
+                W::wait_free::<P>(&self.held, looks, has_work);
             } else {
-                Spin::wait_free::<P>(&self.held, has_work);
+                Spin::wait_free::<P>(&self.held, looks, has_work);
             }
             // The lock was free, and is lost if somebody else is faster now. A wait that ended for work counts as
             // well.
@@ -353,7 +359,6 @@ unsafe impl<P: Platform, G: Policy, W: Blocking, const STEAL: u32> RawLock<P> fo
         asks: G::ASKS,
         by_priority: if STEAL != 0 { ByPriority::Barging } else { ByPriority::No },
         keeps_up: STEAL != 0,
-        ..LockInfo::PLAIN
     };
     const PARAMETERS: Parameters = Parameters {
         own: &[Parameter {
@@ -398,7 +403,7 @@ unsafe impl<P: Platform, G: Policy, W: Blocking, const STEAL: u32> TimedLock<P> 
 impl<P: Platform, G, W, const STEAL: u32> IsHeld for Shfl<P, G, W, STEAL> {
     #[inline]
     fn is_held(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`IsHeld`] says.
         self.held.load(Ordering::Relaxed) != FREE
     }
 }

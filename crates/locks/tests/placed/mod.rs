@@ -26,7 +26,6 @@ pub const RANKS: u32 = 8;
 thread_local! {
     static HERE: Cell<Place> = const { Cell::new(SOMEWHERE) };
     static WOKEN: Cell<u32> = const { Cell::new(0) };
-    static AWAKE: Cell<bool> = const { Cell::new(false) };
     static INDEX: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
@@ -97,11 +96,6 @@ impl Placed {
         HERE.set(place);
     }
 
-    /// Keeps the calling thread from going to sleep in a lock.
-    pub fn stay_awake() {
-        AWAKE.set(true);
-    }
-
     /// How many sleepers the calling thread has woken.
     pub fn woken() -> u32 {
         WOKEN.get()
@@ -163,9 +157,6 @@ impl<const WANDERS: bool> Platform for Placed<WANDERS> {
         Native::spin_map_until(deadline, f)
     }
     fn spin_map_bounded<R>(rounds: u32, f: impl FnMut() -> Option<R>) -> Option<R> {
-        if AWAKE.get() {
-            return Some(Native::spin_map(f));
-        }
         Native::spin_map_bounded(rounds, f)
     }
     fn relax(n: u32) {

@@ -20,9 +20,9 @@ use core::ffi::c_int;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, timespec};
-use lockswap_locks::counters::{Counter, Why};
 use lockswap_locks::flat::futex::Futex;
 use lockswap_platform::{Native, Platform};
+use lockswap_records::counters::{Counter, Why};
 use wait::wait_any;
 use waiter::{Until, Waiter, BROADCAST, NEVER, SIGNALLED};
 

@@ -39,8 +39,8 @@ use core::ffi::c_int;
 use core::ptr::null_mut;
 use core::sync::atomic::{compiler_fence, Ordering};
 use lockswap_locks::asymmetric::epoch::Share;
-use lockswap_locks::counters::Counter;
 use lockswap_platform::{window, CoreKind, Native, Ns, Platform};
+use lockswap_records::counters::Counter;
 use records::is_recording;
 use slots::{Slot, Slots};
 

@@ -4,8 +4,8 @@ use core::cell::Cell;
 use core::ffi::c_int;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use lockswap_locks::asymmetric::latency::{File, Record, Run, FILE_WORDS};
 use lockswap_platform::CoreKind;
+use lockswap_records::latency::{File, Record, Run, FILE_WORDS};
 
 /// The file; null while none are recorded.
 static FILE: AtomicPtr<[AtomicU64; FILE_WORDS]> = AtomicPtr::new(null_mut());

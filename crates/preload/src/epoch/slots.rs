@@ -14,8 +14,8 @@ use core::ffi::c_int;
 use core::ptr::null;
 use core::sync::atomic::{compiler_fence, Ordering};
 use lockswap_locks::asymmetric::epoch::{Target, Window};
-use lockswap_locks::asymmetric::latency::Run;
 use lockswap_platform::{window, CoreKind, Ns};
+use lockswap_records::latency::Run;
 
 /// Slots that a thread has at first; it gets twice as many whenever more than half of them are in use.
 const FIRST_SLOTS: usize = 16;

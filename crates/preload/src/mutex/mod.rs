@@ -30,9 +30,9 @@ use core::cell::{Cell, UnsafeCell};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use libc::pthread_mutex_t;
-use lockswap_locks::counters::{Counter, Why};
 use lockswap_locks::info::WaitingPolicy;
 use lockswap_platform::{Deadline, Native, Platform};
+use lockswap_records::counters::{Counter, Why};
 
 #[repr(C)]
 struct Mutex {

@@ -8,8 +8,8 @@ use crate::{cancel, deadline};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 use libc::{clockid_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
-use lockswap_locks::counters::Counter;
 use lockswap_platform::Clock;
+use lockswap_records::counters::Counter;
 
 /// Calls glibc's function on a mutex that is glibc's, as a jump: none of these functions is a cancellation point, and an
 /// asynchronous cancellation finds its way by the unwind tables.

@@ -1,10 +1,10 @@
 //! What environment variables and options say, and the file of latencies that a program writes.
 
 use lockswap_fuzz::{reading, run, text, MIB};
-use lockswap_locks::asymmetric::latency::{ids, unrecorded, Latencies, FILE_WORDS};
 use lockswap_machine::cpuset::CpuSet;
 use lockswap_machine::places::Level;
 use lockswap_platform::{parse_duration, CoreKind, CpuList, TopologyOverride, LONGEST_DURATION, MAX_CPUS};
+use lockswap_records::latency::{ids, unrecorded, Latencies, FILE_WORDS};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
