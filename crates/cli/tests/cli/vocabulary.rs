@@ -136,7 +136,7 @@ fn locks_are_found_in_any_spelling_and_shown_in_the_published_one() {
 #[test]
 fn an_unknown_lock_gets_the_nearest_names_and_not_all() {
     let place = Place::new();
-    let mcs = "did you mean 'mcs_spin', 'mcs_stp' or 'mcs-ls'? 'lockswap list' shows all\n";
+    let mcs = "did you mean 'mcs_spin', 'mcs_stp' or 'mcs_stp-barging'? 'lockswap list' shows all\n";
     for (args, said) in [
         (&["run", "--lock", "mcs", "--", "true"][..], mcs),
         (&["compare", "--lock", "mcs", "--", "true"], mcs),

@@ -68,7 +68,7 @@ impl Sleep {
         let (hops, ()) = on_both((first, trips), (second, |turn: &_| games.hop_back(turn)))?;
         let silent = || ProbeError::Silent(first, second);
         Ok(Self {
-            round_trip: 2.0 * hops.median().ok_or_else(silent)?,
+            round_trip: 2.0 * hops.typical().ok_or_else(silent)?,
             look: looks.median().filter(|look| *look > 0.0).ok_or_else(silent)?,
         })
     }
