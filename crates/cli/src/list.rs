@@ -55,7 +55,7 @@ pub struct ListArgs {
 }
 
 /// Columns from which on there is room for numbers.
-const NARROW: u16 = 78;
+const NARROW: u16 = 80;
 
 /// Columns from which on there is room for where they were published.
 const MEDIUM: u16 = 120;
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn the_table_fits_and_names_every_lock_at_every_width() {
-        for columns in [60, 77, 78, 80, 119, 120, 159, 160, 200] {
+        for columns in [60, 79, 80, 119, 120, 159, 160, 200] {
             let text = table(Some(columns), |_| true);
             let widest = text.lines().max_by_key(|line| line.chars().count());
             assert!(widest.is_some_and(|line| line.chars().count() <= usize::from(columns)), "{columns}: {widest:?}");

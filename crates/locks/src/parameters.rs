@@ -71,8 +71,6 @@ pub enum Setting {
     Spin,
     /// `batch`
     Batch,
-    /// `llc-batch`
-    LlcBatch,
     /// `threshold`
     Threshold,
     /// `outer-threshold`

@@ -125,7 +125,7 @@ pub enum SharedTable {
 }
 
 /// Values of parameters that a process can have, see [`Platform::setting`].
-pub const SETTINGS: usize = 32;
+pub const SETTINGS: usize = 64;
 
 /// One machine that locks run on.
 pub trait Platform: Sized + Send + Sync + 'static {

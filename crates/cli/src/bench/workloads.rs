@@ -253,7 +253,7 @@ fn mutexes(common: &Common, standard: &[&str]) -> anyhow::Result<Vec<String>> {
 }
 
 fn run_usual(name: &str, usual: &Usual, common: &Common, of: impl Fn(usize) -> Workload) -> anyhow::Result<ExitCode> {
-    let locks = mutexes(common, &["futex", "ttas", "ticket", "mcs_spin", "mcs_stp-barging", "cna", "shfllock-b"])?;
+    let locks = mutexes(common, &["futex", "ttas", "ticket", "mcs_spin", "mcs_stp", "cna", "shfllock-b"])?;
     let seats = usual.options.seats(false)?;
     let settings = usual.options.settle(threads(&usual.threads).into_iter().map(of))?;
     let series = Series::new(groups(&settings, &["threads"], &locks, Role::Mutex), common.seed, seats);

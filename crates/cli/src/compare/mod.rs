@@ -33,7 +33,7 @@ use plan::{Direction, Sweep};
 #[derive(clap::Args)]
 #[command(after_help = HELP, override_usage = "lockswap compare [OPTIONS] [-- PROGRAM [ARGS]...]")]
 pub struct CompareArgs {
-    /// Locks to compare [default: futex,ttas,ticket,mcs_spin,mcs_stp-barging,cna,shfllock-b]
+    /// Locks to compare [default: futex,ttas,ticket,mcs_spin,mcs_stp,cna,shfllock-b]
     #[arg(short = 'l', long, value_name = "ID,ID,...", value_delimiter = ',', conflicts_with = "all")]
     lock: Vec<String>,
     /// Compares every mutex lock that `lockswap list` shows

@@ -18,7 +18,7 @@ use crate::error::{UserError, USAGE};
 use crate::selection::{named, Selection, INTERPOSED, PLAIN, VARIABLES};
 
 /// Locks compared when none are named: each way of waiting and each family once.
-const DEFAULT_LOCKS: [&str; 7] = ["futex", "ttas", "ticket", "mcs_spin", "mcs_stp-barging", "cna", "shfllock-b"];
+const DEFAULT_LOCKS: [&str; 7] = ["futex", "ttas", "ticket", "mcs_spin", "mcs_stp", "cna", "shfllock-b"];
 
 /// Rounds, unless that many locks take more for a verdict.
 const DEFAULT_RUNS: u32 = 10;

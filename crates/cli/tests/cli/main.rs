@@ -79,7 +79,7 @@ impl Place {
     /// A program that uses a mutex, so that there is a lock to compare, and then does what `body` says.
     fn locking_script(&self, name: &str, body: &str) -> String {
         let own = env!("CARGO_BIN_EXE_lockswap");
-        self.script(name, &format!("'{own}' __kv --threads 1 --millis 1 > /dev/null || exit\n{body}"))
+        self.script(name, &format!("'{own}' __kv --threads 1 --millis 20 > /dev/null || exit\n{body}"))
     }
 
     /// An executable shell script.

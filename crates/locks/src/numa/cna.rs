@@ -30,8 +30,7 @@ const UNKNOWN: u32 = u32::MAX;
 /// The queue node of one acquisition.
 #[repr(C)]
 pub struct Node<P: Platform> {
-    /// [`WAITING`], [`GRANTED`], or the address of the head of the secondary queue, which also grants. No address while the
-    /// node is in no queue.
+    /// [`WAITING`], [`GRANTED`], or the address of the head of the secondary queue, which also grants.
     spin: P::Usize,
     next: P::Ptr<Node<P>>,
     /// In the head of the secondary queue: its tail.
@@ -63,6 +62,7 @@ impl<P: Platform> Node<P> {
     fn prepare(&self) {
         // Relaxed: nobody else sees the node before it is enqueued.
         self.next.store(null_mut(), Ordering::Relaxed);
+        self.spin.store(WAITING, Ordering::Relaxed);
     }
 
     /// Links this node behind `predecessor`, whose memory may be gone before the wait ends, and waits for the grant.
@@ -73,8 +73,7 @@ impl<P: Platform> Node<P> {
     #[inline(never)]
     unsafe fn wait_behind(&self, predecessor: *mut Node<P>) {
         let numa_node = P::node();
-        // Relaxed, for both and for the predecessor's field: published by the link.
-        self.spin.store(WAITING, Ordering::Relaxed);
+        // Relaxed, here and for the predecessor's field: published by the link.
         self.numa_node.store(numa_node, Ordering::Relaxed);
         // SAFETY: the predecessor's node stays until it has seen its `next`.
         unsafe {
@@ -107,16 +106,6 @@ impl<P: Platform> Node<P> {
             WAITING | GRANTED => null_mut(),
             address => with_exposed_provenance_mut(address),
         }
-    }
-
-    /// The head of the secondary queue of this holder, who gives it away.
-    fn take_secondary(&self) -> *mut Node<P> {
-        let head = self.secondary();
-        if !head.is_null() {
-            // Relaxed: nobody else looks at the word of a node that does not wait.
-            self.spin.store(GRANTED, Ordering::Relaxed);
-        }
-        head
     }
 
     /// Whether this waiter runs on the NUMA node `here`.
@@ -189,7 +178,7 @@ impl<P: Platform> Node<P> {
     /// # Safety
     /// `self` holds the lock, and `successor` waits in the main queue.
     pub(super) unsafe fn grant(&self, successor: *mut Node<P>) {
-        let secondary = self.take_secondary();
+        let secondary = self.secondary();
         // ORDER(hand-off): Release pairs with the Acquire in `wait_behind`; publishes the critical section and the queues.
         // LAST: the lock may be destroyed, and the node reused, after this store.
         // SAFETY: a waiter's node stays until it is granted the lock.
@@ -202,7 +191,7 @@ impl<P: Platform> Node<P> {
     /// # Safety
     /// `self` holds the lock, and has a linked successor.
     pub(super) unsafe fn grant_to_secondary(&self) {
-        let head = self.take_secondary();
+        let head = self.secondary();
         // SAFETY: as for this call; nodes of both queues are waiters, whose nodes stay until they are granted the lock.
         unsafe {
             if head.is_null() {
@@ -256,7 +245,6 @@ impl<P: Platform, const THRESHOLD: u32> CnaLock<P, THRESHOLD> {
             let last = unsafe { (*head).secondary_tail.load(Ordering::Relaxed) };
             // ORDER(enqueue): Release publishes the secondary queue's links to whoever joins behind it.
             if self.tail.compare_exchange(from_ref(cx).cast_mut(), last, Ordering::Release).is_ok() {
-                cx.take_secondary();
                 // ORDER(hand-off): Release pairs with the Acquire in `wait_behind`; publishes the critical section.
                 // LAST: the lock may be destroyed, and the node reused, after this store.
                 // SAFETY: as above.

@@ -113,6 +113,8 @@ unsafe impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> RawLock<P> for Barg
     const INFO: LockInfo = LockInfo {
         fairness: Fairness::LongTerm,
         timed: Timed::Poll,
+        summary: "a queue whose waiters spin, then park, below a word that running threads may take",
+        paper: "not published: over the lock that has this name without -barging",
         by_priority: ByPriority::Barging,
         keeps_up: true,
         ..L::INFO

@@ -84,11 +84,14 @@ impl<P: Platform, G: Policy, W: Blocking, const STEAL: u32> Shfl<P, G, W, STEAL>
         self.held.try_change(FREE, HELD, Ordering::Acquire)
     }
 
-    /// Acquires the lock if it is free and nobody queues.
+    /// Acquires the lock if it is free and nobody queues. It does not look whether the lock is free before it tries: where
+    /// nobody queues, it mostly is.
     #[inline]
     fn acquire_unqueued(&self) -> bool {
         // Relaxed: a hint for fairness only.
-        self.tail.load(Ordering::Relaxed).is_null() && self.acquire_free()
+        self.tail.load(Ordering::Relaxed).is_null()
+            // ORDER(hand-off): as in `acquire_free`.
+            && self.held.compare_exchange(FREE, HELD, Ordering::Acquire).is_ok()
     }
 
     /// Acquires the lock if it is free and newcomers may take it while others queue.
