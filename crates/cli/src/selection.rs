@@ -128,7 +128,9 @@ pub fn spins_before_park<'a>(locks: impl IntoIterator<Item = (Role, &'a str)>) -
     if env::var_os(SPINS_BEFORE_PARK).is_some_and(|given| !given.is_empty()) || !locks.into_iter().any(asks) {
         return None;
     }
-    let looks = (*MEASURED.get_or_init(|| Sleep::here().ok().flatten().map(|sleep| sleep.looks())))?;
+    // A filter of system calls may kill for those of the measurement.
+    let measure = || library::yields().is_none().then(Sleep::here)?.ok().flatten().map(|sleep| sleep.looks());
+    let looks = (*MEASURED.get_or_init(measure))?;
     Some((SPINS_BEFORE_PARK.into(), Some(looks.to_string().into())))
 }
 

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 const WAITERS: usize = 2;
 /// Locks that hand over in general, but not here. `mcs-timepub` is left free where no waiter has a CPU, and waiters that
-/// stand still look like that; `c-bo-mcs_spin` after a holder that did not queue.
-const LEFT_FREE_HERE: [&str; 2] = ["mcs-timepub", "c-bo-mcs_spin"];
+/// stand still look like that; `c-bo-mcs_spin` and `c-bo-mcs_stp` after a holder that did not queue.
+const LEFT_FREE_HERE: [&str; 3] = ["mcs-timepub", "c-bo-mcs_spin", "c-bo-mcs_stp"];
 
 /// The hardware, with a CPU for each thread, and a signal at which waiters stand still.
 struct Staged;

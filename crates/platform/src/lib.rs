@@ -164,6 +164,10 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// A lock that keeps an entry for each group takes the number modulo its entries, which are a power of two and at least
     /// [`FEWEST_ENTRIES`]: groups that share an entry are neighbours then (see [`group_number`]).
     fn node() -> u32;
+    /// Whether all CPUs that the process can use are known to be in one locality group at present.
+    fn has_one_node() -> bool {
+        false
+    }
     /// The last-level-cache group of the CPU this thread runs on, numbered in the same way over the whole machine; the node
     /// where the groups are not known.
     fn llc() -> u32;

@@ -133,6 +133,9 @@ impl Platform for Single {
     fn node() -> u32 {
         Native::node()
     }
+    fn has_one_node() -> bool {
+        Native::has_one_node()
+    }
     fn llc() -> u32 {
         Native::llc()
     }

@@ -43,6 +43,8 @@ pub struct Place(u32);
 
 impl Place {
     const NUMBER: u32 = 0xfff;
+    /// In place of a group's number: there is no other group. No machine has so many.
+    const ONLY: u32 = 0xfff;
     const LLC_SHIFT: u32 = 12;
     const OUTER_SHIFT: u32 = 24;
     const OUTER: u32 = 0x1f;
@@ -86,11 +88,21 @@ impl Place {
 
     /// The number of the locality group, if it is known.
     pub const fn group(self) -> Option<u32> {
-        if self.0 & Self::KNOWN != 0 {
-            Some(self.0 & Self::NUMBER)
-        } else {
-            None
+        match self.0 & Self::NUMBER {
+            _ if self.0 & Self::KNOWN == 0 => None,
+            Self::ONLY => Some(0),
+            number => Some(number),
         }
+    }
+
+    /// The same, where all CPUs that the process can use are in one locality group, which has the number 0.
+    pub const fn with_only_group(self) -> Self {
+        Place(self.0 | Self::ONLY)
+    }
+
+    /// Whether all CPUs that the process can use are known to be in one locality group.
+    pub const fn is_in_only_group(self) -> bool {
+        self.0 & Self::KNOWN != 0 && self.0 & Self::NUMBER == Self::ONLY
     }
 
     /// The number of the last-level-cache group, if it is known.

@@ -5,7 +5,8 @@
 pub fn weight_of_nice(nice: i32) -> u32 {
     const FRACTION_BITS: u32 = 32;
     let step = |weight: u64, _| if nice > 0 { weight * 4 / 5 } else { weight * 5 / 4 };
-    ((0..nice.clamp(-20, 19).unsigned_abs()).fold(1024 << FRACTION_BITS, step) >> FRACTION_BITS) as u32
+    let weight = (0..nice.clamp(-20, 19).unsigned_abs()).fold(1024 << FRACTION_BITS, step);
+    ((weight + (1 << (FRACTION_BITS - 1))) >> FRACTION_BITS) as u32
 }
 
 #[cfg(test)]

@@ -209,6 +209,10 @@ impl Platform for Sim {
         engine::cpu().1.told.node
     }
 
+    fn has_one_node() -> bool {
+        engine::cpu().1.told.is_only_node
+    }
+
     fn llc() -> u32 {
         engine::cpu().1.told.llc
     }

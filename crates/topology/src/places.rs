@@ -254,6 +254,7 @@ pub fn find(topology: &Topology, level: Level, mut set: impl FnMut(usize, Place)
         little += usize::from(kind == CoreKind::Little && allowed.contains(cpu));
         let number = |numbers: &Numbers, level| numbers.numbers[group(topology, level, cpu)];
         let place = Place::new(number(&groups, level), number(&caches, cache_level), kind);
+        let place = if groups.count == 1 { place.with_only_group() } else { place };
         set(cpu, place.with_hierarchy(inner_is_cache, outer.as_ref().map(|outer| outer.number(topology, cpu))));
     }
     for cpu in topology.present().without(topology.online()).iter() {

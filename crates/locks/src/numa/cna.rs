@@ -11,7 +11,8 @@
 //!
 //! Deviations. The holder looks where it runs as it passes the lock on; in the paper it keeps what it found as it
 //! enqueued. And where the next waiter is local and nobody is in the secondary queue, it gets the lock whatever the draw says:
-//! there is nobody else to prefer. The paper's figure draws first, to the same end, and pays for the draw.
+//! there is nobody else to prefer. The paper's figure draws first, to the same end, and pays for the draw. On a machine with
+//! one NUMA node the holder does not look where waiters run.
 
 use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::parameters::{Default, Parameter, Parameters, Setting, Values};
@@ -320,11 +321,16 @@ unsafe impl<P: Platform, const THRESHOLD: u32> RawLock<P> for CnaLock<P, THRESHO
                 return;
             }
             let next = cx.next();
-            // The grant will write the line that the look at the waiter's NUMA node reads.
-            P::prefetch_write(next);
             let here = P::node();
-            if (*next).is_at(here) && cx.secondary().is_null() {
-                return cx.grant(next);
+            if cx.secondary().is_null() {
+                if P::has_one_node() {
+                    return cx.grant(next);
+                }
+                // The grant will write the line that the look at the waiter's NUMA node reads.
+                P::prefetch_write(next);
+                if (*next).is_at(here) {
+                    return cx.grant(next);
+                }
             }
             let keeps_local = P::choose(Setting::Threshold.number::<P>(THRESHOLD) + 1) != 0;
             let local = if keeps_local { cx.find_successor(|_, waiter| waiter.is_at(here)) } else { null_mut() };

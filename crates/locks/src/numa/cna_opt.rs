@@ -100,8 +100,11 @@ unsafe impl<P: Platform, const THRESHOLD: u32, const SHUFFLE: u32> RawLock<P> fo
             if self.plain.granted_without_successor(cx) {
                 return;
             }
-            let here = P::node();
             let nobody_else = cx.secondary().is_null();
+            if nobody_else && P::has_one_node() {
+                return cx.grant(cx.next());
+            }
+            let here = P::node();
             if nobody_else && cx.is_next_at(here) {
                 return cx.grant(cx.next());
             }

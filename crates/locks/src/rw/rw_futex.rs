@@ -47,6 +47,8 @@ fn is_free(state: u32) -> bool {
 impl<P: Platform> RwFutex<P> {
     /// Runs `attempt` until it succeeds, telling it whether this thread may have slept: spinning, then asleep at `gate` with
     /// `flag` set in the state while `blocked` holds. Returns `false` at the deadline.
+    #[cold]
+    #[inline(never)]
     fn acquire(
         &self,
         gate: &P::U32,

@@ -36,8 +36,8 @@
 //!   the longest bans have the accounts, each is banned as if there were no others, and the slices, which pass from
 //!   waiter to waiter without any account, keep the shares even as long as critical sections are shorter than a slice.
 //! - An account that has been used up to a time more than a second ago is forgotten: its thread counts as inactive,
-//!   and has nothing to its credit. No ban is longer than a second; it also ends when the lock has been free for that
-//!   long (`grace`). The published lock keeps both.
+//!   and has nothing to its credit. Bans do not add up to more than a second or what the last critical section brings,
+//!   and end when the lock has been free for a second (`grace`). The published lock keeps both.
 //! - A new thread that has the address of one that has ended takes over its account.
 //! - The nice value is read when an account is opened, which is also when its thread has been inactive.
 //! - The published slice also ends with a ban. Here it lasts, and the ban begins behind it.
@@ -267,9 +267,9 @@ impl<P: Platform, T: Times, const ACCOUNTS: usize> Scl<P, T, ACCOUNTS> {
         // Who was active then counts, because nobody else has had the opportunity since.
         let others = self.accounts.iter().filter(|account| !ptr::eq(*account, holder) && account.is_active::<T>(since));
         let others: u64 = others.map(Account::weight).sum();
-        let used = held + held.saturating_mul(others) / holder.weight();
-        // No ban is longer than what is remembered: a holder may have lost its CPU, or tried the lock while it was banned.
-        let used_up_to = (holder.used_up_to() + used).min(now + T::FORGET);
+        let ban = held.saturating_mul(others) / holder.weight();
+        // Bans do not add up beyond what is remembered: a thread that is banned may acquire the lock by trying it.
+        let used_up_to = (holder.used_up_to() + held + ban).min(now + ban.max(T::FORGET));
         holder.used_up_to.store(used_up_to as usize, Ordering::Relaxed);
         self.changed.store(now as usize, Ordering::Relaxed);
     }

@@ -18,6 +18,9 @@ const TRIPS: u32 = 4;
 /// Samples at least, where the machine is busy, and at most: some hundred round trips suffice.
 const LEAST_SAMPLES: usize = 3;
 const MOST_SAMPLES: usize = 100;
+/// A round trip of more looks, some 100 us, was disturbed: where all CPUs are busy it takes milliseconds, for which nobody
+/// should spin.
+const MOST_LOOKS: u32 = 4_000;
 /// Looks in a sample, and samples of looks.
 const LOOKS: u32 = 2_000;
 const SAMPLES: u32 = 7;
@@ -68,14 +71,15 @@ impl Sleep {
         let (hops, ()) = on_both((first, trips), (second, |turn: &_| games.hop_back(turn)))?;
         let silent = || ProbeError::Silent(first, second);
         Ok(Self {
-            round_trip: 2.0 * hops.typical().ok_or_else(silent)?,
+            // The least: other programs only ever make a round trip longer.
+            round_trip: 2.0 * hops.quantile(0.0).ok_or_else(silent)?,
             look: looks.median().filter(|look| *look > 0.0).ok_or_else(silent)?,
         })
     }
 
-    /// So many looks take as long as a round trip through a sleep: at least one.
+    /// So many looks take as long as a round trip through a sleep: at least one, and at most [`MOST_LOOKS`].
     pub fn looks(&self) -> u32 {
-        (self.round_trip / self.look).round().clamp(1.0, 1e6) as u32
+        (self.round_trip / self.look).round().clamp(1.0, f64::from(MOST_LOOKS)) as u32
     }
 }
 

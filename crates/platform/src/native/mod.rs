@@ -221,6 +221,11 @@ impl Platform for Native {
     }
 
     #[inline]
+    fn has_one_node() -> bool {
+        topology::place(rseq::cpu()).is_in_only_group()
+    }
+
+    #[inline]
     fn llc() -> u32 {
         topology::place(rseq::cpu()).llc().unwrap_or_else(rseq::node)
     }

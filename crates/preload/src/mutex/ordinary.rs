@@ -118,6 +118,7 @@ impl Mutex {
     }
 
     /// Acquires the lock in the way that `how` says, and returns whether it did.
+    #[inline(always)]
     unsafe fn acquire<P: Platform, L: Body<P>>(&self, how: How) -> bool {
         // SAFETY: a context from the pool is reusable, and serves this acquisition only.
         unsafe {

@@ -55,6 +55,7 @@ pub(crate) struct Cpu {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) node: u32,
+    pub(crate) is_only_node: bool,
     pub(crate) llc: u32,
     pub(crate) hierarchy: Hierarchy,
 }
@@ -72,7 +73,7 @@ impl Told {
         let number = |(rank, count)| group_number(rank, count);
         let outer = [by_node, by_socket].into_iter().find(|(_, count)| (2..by_cache.1).contains(count));
         let hierarchy = Hierarchy { inner: number(by_cache), outer: outer.map(number) };
-        Told { node: number(by_node), llc: number(by_cache), hierarchy }
+        Told { node: number(by_node), is_only_node: nodes == 1, llc: number(by_cache), hierarchy }
     }
 }
 
