@@ -114,7 +114,7 @@ unsafe impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> RawLock<P> for Barg
         fairness: Fairness::LongTerm,
         timed: Timed::Poll,
         summary: "a queue whose waiters spin, then park, below a word that running threads may take",
-        paper: "not published: over the lock that has this name without -barging",
+        paper: "none: ours",
         by_priority: ByPriority::Barging,
         keeps_up: true,
         ..L::INFO
