@@ -111,7 +111,10 @@ impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> Barging<P, L, PATIENCE> {
 // SAFETY: only an exchange that finds a word without HELD acquires; only the holder removes HELD.
 unsafe impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> RawLock<P> for Barging<P, L, PATIENCE> {
     const INFO: LockInfo = LockInfo {
-        fairness: Fairness::LongTerm,
+        fairness: match L::INFO.fairness {
+            Fairness::Unfair => Fairness::Unfair,
+            Fairness::Fifo | Fairness::Bounded(_) | Fairness::LongTerm => Fairness::LongTerm,
+        },
         timed: Timed::Poll,
         summary: "a queue whose waiters spin, then park, below a word that running threads may take",
         paper: "none: ours",
@@ -141,8 +144,7 @@ unsafe impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> RawLock<P> for Barg
 
     #[inline]
     unsafe fn lock(&self, (): &()) {
-        // ORDER(hand-off): as in `acquire_free`.
-        if self.word.compare_exchange(FREE, HELD, Ordering::Acquire).is_err() {
+        if !self.acquire_free() {
             self.lock_contended();
         }
     }
