@@ -326,7 +326,7 @@ unsafe impl<P: Platform, T: Times, const ACCOUNTS: usize> RawLock<P> for Scl<P, 
         fairness: Fairness::LongTerm,
         timed: Timed::Poll,
         summary: "threads get equal shares of the lock's time, or shares by their nice values, in slices of 2 ms",
-        paper: "Patel, Yang, Arulraj, A. and R. Arpaci-Dusseau, Swift: EuroSys 2020, u-SCL",
+        paper: "Patel, Yang, Arulraj et al.: EuroSys 2020, u-SCL",
         keeps_up: true,
         ..LockInfo::PLAIN
     };
