@@ -77,11 +77,20 @@ pub unsafe trait RawLock<P: Platform>: Send + Sync + Sized + 'static {
     /// `cx` is reusable, serves no other acquisition, and fulfils the contract of [`Context`].
     unsafe fn lock(&self, cx: &Self::Ctx);
 
-    /// Releases the lock.
+    /// Releases the lock. A lock has this method of its own, or [`RawLock::unlock_alone`] and [`RawLock::hand_over`], of which
+    /// the provided one is made.
     ///
     /// # Safety
     /// The lock is held through `cx`. Another thread than the one that acquired it may release it.
-    unsafe fn unlock(&self, cx: &Self::Ctx);
+    #[inline]
+    unsafe fn unlock(&self, cx: &Self::Ctx) {
+        // SAFETY: as for this call.
+        unsafe {
+            if !self.unlock_alone(cx) {
+                self.hand_over(cx);
+            }
+        }
+    }
 
     /// Whether somebody waits to whom [`RawLock::hand_over`] is sure to grant the lock, so that [`RawLock::unlock_alone`] would
     /// fail; no if in doubt. The provided method always says no.
@@ -95,8 +104,7 @@ pub unsafe trait RawLock<P: Platform>: Send + Sync + Sized + 'static {
     }
 
     /// Releases the lock if nobody waits for it, and returns whether it did. A lock with a context has this method and
-    /// [`RawLock::hand_over`], which together are its `unlock`, so that a caller can keep the uncontended path short. The
-    /// provided method never releases.
+    /// [`RawLock::hand_over`], so that a caller can keep the uncontended path short. The provided method never releases.
     ///
     /// # Safety
     /// As for [`RawLock::unlock`]; on `false` the lock is still held.

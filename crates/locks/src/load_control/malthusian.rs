@@ -208,16 +208,6 @@ unsafe impl<P: Platform, W: Waiting, const FAIRNESS: u32> RawLock<P> for Malthus
     }
 
     #[inline]
-    unsafe fn unlock(&self, cx: &Node<P>) {
-        // SAFETY: as for this call.
-        unsafe {
-            if !self.unlock_alone(cx) {
-                self.hand_over(cx);
-            }
-        }
-    }
-
-    #[inline]
     unsafe fn has_heir(&self, cx: &Node<P>) -> bool {
         // Relaxed: `hand_over` looks again before it follows the link.
         !cx.next.load(Ordering::Relaxed).is_null() || cx.has_passive()

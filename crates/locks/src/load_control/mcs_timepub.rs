@@ -323,16 +323,6 @@ unsafe impl<P: Platform, T: Times> RawLock<P> for McsTp<P, T> {
     }
 
     #[inline]
-    unsafe fn unlock(&self, cx: &Node<P>) {
-        // SAFETY: as for this call.
-        unsafe {
-            if !self.unlock_alone(cx) {
-                self.hand_over(cx);
-            }
-        }
-    }
-
-    #[inline]
     unsafe fn unlock_alone(&self, cx: &Node<P>) -> bool {
         // Relaxed: a successor that is linked is looked at later. It may have given up, and so is no heir yet.
         let alone = cx.next.load(Ordering::Relaxed).is_null()

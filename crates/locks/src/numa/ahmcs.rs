@@ -159,16 +159,6 @@ unsafe impl<P: Platform, F: Form> RawLock<P> for AhmcsLock<P, F> {
     }
 
     #[inline]
-    unsafe fn unlock(&self, cx: &Node<P>) {
-        // SAFETY: as for this call.
-        unsafe {
-            if !self.unlock_alone(cx) {
-                self.hand_over(cx);
-            }
-        }
-    }
-
-    #[inline]
     unsafe fn has_heir(&self, cx: &Node<P>) -> bool {
         // SAFETY: as for this call.
         unsafe { self.tree.has_heir(cx.began(), &cx.queue) }

@@ -292,16 +292,6 @@ unsafe impl<P: Platform, const THRESHOLD: u32> RawLock<P> for CnaLock<P, THRESHO
     }
 
     #[inline]
-    unsafe fn unlock(&self, cx: &Node<P>) {
-        // SAFETY: as for this call.
-        unsafe {
-            if !self.unlock_alone(cx) {
-                self.hand_over(cx);
-            }
-        }
-    }
-
-    #[inline]
     unsafe fn has_heir(&self, cx: &Node<P>) -> bool {
         cx.has_heir()
     }

@@ -73,16 +73,6 @@ unsafe impl<P: Platform, const THRESHOLD: u32, const SHUFFLE: u32> RawLock<P> fo
     }
 
     #[inline]
-    unsafe fn unlock(&self, cx: &Node<P>) {
-        // SAFETY: as for this call.
-        unsafe {
-            if !self.unlock_alone(cx) {
-                self.hand_over(cx);
-            }
-        }
-    }
-
-    #[inline]
     unsafe fn has_heir(&self, cx: &Node<P>) -> bool {
         cx.has_heir()
     }

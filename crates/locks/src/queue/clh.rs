@@ -150,16 +150,6 @@ unsafe impl<P: Platform, W: Waiting> RawLock<P> for Clh<P, W> {
     }
 
     #[inline]
-    unsafe fn unlock(&self, cx: &Node<P>) {
-        // SAFETY: as for this call.
-        unsafe {
-            if !self.unlock_alone(cx) {
-                self.hand_over(cx);
-            }
-        }
-    }
-
-    #[inline]
     unsafe fn has_heir(&self, cx: &Node<P>) -> bool {
         // Relaxed: a successor has to see the release before it does anything else.
         self.tail.load(Ordering::Relaxed) != from_ref(cx).cast_mut()

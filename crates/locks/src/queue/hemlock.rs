@@ -90,16 +90,6 @@ unsafe impl<P: Platform> RawLock<P> for Hemlock<P> {
     }
 
     #[inline]
-    unsafe fn unlock(&self, cx: &Grant<P>) {
-        // SAFETY: as for this call.
-        unsafe {
-            if !self.unlock_alone(cx) {
-                self.hand_over(cx);
-            }
-        }
-    }
-
-    #[inline]
     unsafe fn has_heir(&self, cx: &Grant<P>) -> bool {
         // Relaxed: a successor has to take the grant before it does anything else.
         self.tail.load(Ordering::Relaxed) != from_ref(cx).cast_mut()

@@ -111,16 +111,6 @@ unsafe impl<P: Platform, W: Waiting> RawLock<P> for Mcs<P, W> {
     }
 
     #[inline]
-    unsafe fn unlock(&self, cx: &Node<P>) {
-        // SAFETY: as for this call.
-        unsafe {
-            if !self.unlock_alone(cx) {
-                self.hand_over(cx);
-            }
-        }
-    }
-
-    #[inline]
     unsafe fn has_heir(&self, cx: &Node<P>) -> bool {
         // Relaxed: `hand_over` looks again before it follows the link.
         !cx.next.load(Ordering::Relaxed).is_null()

@@ -234,16 +234,6 @@ unsafe impl<P: Platform> RawLock<P> for RonList<P> {
     }
 
     #[inline]
-    unsafe fn unlock(&self, cx: &Node<P>) {
-        // SAFETY: as for this call.
-        unsafe {
-            if !self.unlock_alone(cx) {
-                self.hand_over(cx);
-            }
-        }
-    }
-
-    #[inline]
     unsafe fn has_heir(&self, cx: &Node<P>) -> bool {
         // Relaxed: written by the thread that acquired the lock.
         !cx.next.load(Ordering::Relaxed).is_null()
