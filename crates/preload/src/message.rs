@@ -27,7 +27,8 @@ pub fn die(message: fmt::Arguments<'_>) -> ! {
     }
 }
 
-/// A line of text; what does not fit is cut off.
+/// A line of text. What does not fit is cut off, and control characters are left out, so that text from the environment
+/// cannot steer a terminal.
 struct Line {
     bytes: [MaybeUninit<u8>; 1024],
     length: usize,
@@ -44,7 +45,8 @@ impl Line {
 
 impl Write for Line {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        for (to, from) in self.bytes[self.length..].iter_mut().zip(text.bytes()) {
+        let kept = text.split(char::is_control).flat_map(str::bytes);
+        for (to, from) in self.bytes[self.length..].iter_mut().zip(kept) {
             to.write(from);
             self.length += 1;
         }
@@ -52,12 +54,11 @@ impl Write for Line {
     }
 }
 
-/// Text that may not be valid UTF-8; control characters are left out, so that it cannot steer a terminal.
+/// Text that may not be valid UTF-8: without the bytes that are not.
 pub struct Lossy<'a>(pub &'a [u8]);
 
 impl fmt::Display for Lossy<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let characters = self.0.utf8_chunks().flat_map(|chunk| chunk.valid().chars());
-        characters.filter(|character| !character.is_control()).try_for_each(|character| f.write_char(character))
+        self.0.utf8_chunks().try_for_each(|chunk| f.write_str(chunk.valid()))
     }
 }
