@@ -42,9 +42,10 @@
 //! - A new thread that has the address of one that has ended takes over its account.
 //! - The nice value is read when an account is opened, which is also when its thread has been inactive.
 //! - The published slice also ends with a ban. Here it lasts, and the ban begins behind it.
-//! - The published lock does not know condition variables: who waits for a condition keeps its slice, during which
-//!   nobody else may acquire the lock to make the condition true. Here a thread that releases the lock in order to wait
-//!   ends its slice (`unlock_to_wait`); otherwise threads that hand work to each other would do so once in 2 ms.
+//! - The published slice lasts whatever its owner does, also while it waits for a condition that another thread has to
+//!   acquire the lock for. Here a thread that releases the lock in order to wait ends its slice (`unlock_to_wait`),
+//!   because threads that hand work to each other would otherwise do so once in 2 ms. A thread that only signals a
+//!   condition keeps its slice.
 //! - The first waiters of the published queue are known to the lock; here the head of an MCS queue competes for a
 //!   word.
 
@@ -56,19 +57,21 @@ use core::marker::PhantomData;
 use core::ptr;
 use lockswap_platform::{AtomicInt, Clock, Deadline, Ns, Ordering, Platform};
 
-/// | word                             | held   | head of the queue                          | who may take it           |
-/// |----------------------------------|--------|--------------------------------------------|---------------------------|
-/// | FREE                             | no     | none                                       | in a slice its owner, else all |
-/// | HELD                             | yes    | none                                       | nobody                    |
-/// | QUEUED (+ WAKE_AT_END)           | no     | waits for the slice's end, or is awake     | in a slice its owner, else the head |
-/// | HELD + QUEUED (+ WAKE_AT_END)    | yes    | waits for the slice's end, or is awake     | nobody                    |
-/// | HELD + QUEUED + WAKE_AT_RELEASE  | yes    | sleeps, or is about to; the slice is over  | nobody                    |
+/// | word                  | held | head of the queue                         | who may take it                     |
+/// |-----------------------|------|-------------------------------------------|-------------------------------------|
+/// | FREE                  | no   | none                                      | in a slice its owner, else all      |
+/// | HELD                  | yes  | none                                      | nobody                              |
+/// | QUEUED                | no   | waits for the slice's end, or is awake    | in a slice its owner, else the head |
+/// | HELD + QUEUED         | yes  | waits for the slice's end, or is awake    | nobody                              |
+/// | ... + WAKE_AT_RELEASE | yes  | sleeps, or is about to; the slice is over | nobody                              |
+///
+/// WAKE_AT_END beside QUEUED: the head waits for the slice's end, or has done so.
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const QUEUED: u32 = 2;
 /// Who releases the lock wakes the head.
 const WAKE_AT_RELEASE: u32 = 4;
-/// Who ends the slice before its time wakes the head, which may sleep until then, or have done so.
+/// Who ends the slice before its time wakes the head.
 const WAKE_AT_END: u32 = 8;
 
 /// Who waits for a time sleeps until so long before it, because Linux lets a thread sleep for longer than it asks,
@@ -325,8 +328,8 @@ impl<P: Platform, T: Times, const ACCOUNTS: usize> Scl<P, T, ACCOUNTS> {
 
     /// Waits at the head of the queue until the slice is over, or not so long.
     fn wait_for_slice_end(&self) {
-        // ORDER(early-end): Acquire pairs with the Release in `unlock_to_wait`. Where that comes before, this thread sees
-        // below that the slice is over; where it comes later, it finds the bit, clears it, and wakes this thread.
+        // ORDER(early-end): Acquire pairs with the Release in `unlock_to_wait`. Where that comes before, this thread
+        // sees below that the slice is over; where it comes later, it finds the bit, clears it, and wakes this thread.
         let word = self.word.fetch_or(WAKE_AT_END, Ordering::Acquire) | WAKE_AT_END;
         let left = self.slice_end().saturating_sub(P::instant());
         let in_ns = |ns| Deadline { clock: Clock::Monotonic, at: P::now(Clock::Monotonic) + ns };
