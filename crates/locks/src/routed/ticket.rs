@@ -93,7 +93,7 @@ impl<P: Platform, const N: usize> Queues<P, N> {
         } else {
             // The lock goes on from where its holder was granted it: nearly always the CPU that the holder is still on.
             at = tsp_order::<P>(at).find(holders).unwrap_or(at);
-            // ORDER(hand-off): Release as in `unlock`.
+            // ORDER(hand-off): Release pairs with the Acquire in `lock` and `try_lock`; publishes that the mark is gone.
             // LAST: the lock may be destroyed after this exchange. If it fails, somebody has come.
             if n_wait == ONE | ROUTED && self.n_wait.try_change(ROUTED, 0, Ordering::Release) {
                 return;
