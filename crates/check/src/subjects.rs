@@ -130,6 +130,41 @@ fn routes() -> Vec<Subject> {
     subjects
 }
 
+/// u-SCL, which gives up its slices.
+fn slices() -> Vec<Subject> {
+    use lockswap_locks::shares::u_scl::{Published, Scl, Times};
+
+    /// A slice is over for whoever looks next, and is given anew; threads that were banned a moment ago are not forgotten.
+    struct NoSlice;
+    impl Times for NoSlice {
+        const SLICE: u64 = 0;
+        const FORGET: u64 = Published::FORGET;
+    }
+    /// A slice lasts for a few looks at the clock, and so does what is remembered.
+    struct ShortSlice;
+    impl Times for ShortSlice {
+        const SLICE: u64 = 3;
+        const FORGET: u64 = 6;
+    }
+    type SclNoSlice<P> = Scl<P, NoSlice, 2>;
+    type SclShort<P> = Scl<P, ShortSlice, 2>;
+    type SclOneAccount<P> = Scl<P, Published, 1>;
+    type SclTwoAccounts<P> = Scl<P, Published, 2>;
+    let given_up = Subject {
+        role: Role::Mutex,
+        id: "u-scl",
+        variant: "2 accounts, slices given up",
+        explore: small::to_wait::<Explore, SclTwoAccounts<Explore>, Virtual>(),
+        weak: small::to_wait::<Weak, SclTwoAccounts<Weak>, Modelled>(),
+    };
+    vec![
+        mutex!("u-scl", "2 accounts, no slices", SclNoSlice),
+        mutex!("u-scl", "2 accounts, short slices", SclShort),
+        mutex!("u-scl", "1 account", SclOneAccount),
+        given_up,
+    ]
+}
+
 /// Locks with small bounds: those with policies and routes.
 fn short_routes() -> Vec<Subject> {
     use lockswap_locks::routed::{plock::Counts, ron::Flags, ron::Routed, shared::Table, ticket::Queues};
@@ -246,7 +281,6 @@ fn short_waits() -> Vec<Subject> {
     use lockswap_locks::numa::{hbo::HboLock, hticket::HTicket};
     use lockswap_locks::queue::{barging::Barging, k42::K42Stp, mcs::McsStp};
     use lockswap_locks::queue::{hapax::HapaxLock, reciprocating::ReciprocatingLock};
-    use lockswap_locks::shares::u_scl::{self, Times};
     use lockswap_locks::waiting::{Spin, SpinThenPark};
 
     struct TinyTimes;
@@ -279,21 +313,6 @@ fn short_waits() -> Vec<Subject> {
     type MalthBargingShort<P> = Barging<P, MalthStpShort<P>, 1>;
     type McsBargingAtOnce<P> = Barging<P, McsStp<P>, 0>;
     type McsBargingOnce<P> = Barging<P, McsStp<P>, 1>;
-    /// A slice is over for whoever looks next, and is given anew; threads that were banned a moment ago are not forgotten.
-    struct NoSlice;
-    impl Times for NoSlice {
-        const SLICE: u64 = 0;
-        const FORGET: u64 = u_scl::Published::FORGET;
-    }
-    /// A slice lasts for a few looks at the clock, and so does what is remembered.
-    struct ShortSlice;
-    impl Times for ShortSlice {
-        const SLICE: u64 = 3;
-        const FORGET: u64 = 6;
-    }
-    type SclNoSlice<P> = u_scl::Scl<P, NoSlice, 2>;
-    type SclShort<P> = u_scl::Scl<P, ShortSlice, 2>;
-    type SclOneAccount<P> = u_scl::Scl<P, u_scl::Published, 1>;
     type ReciprocatingStp<P> = ReciprocatingLock<P, SpinThenPark>;
     type McsTpShort<P> = mcs_timepub::McsTp<P, TinyTimes>;
     type McsTpHasty<P> = mcs_timepub::McsTp<P, Hasty>;
@@ -315,9 +334,6 @@ fn short_waits() -> Vec<Subject> {
         mutex!("reciprocating", "parking", ReciprocatingStp),
         mutex!("mcs-timepub", "short times", McsTpShort),
         mutex!("mcs-timepub", "nobody waits for long", McsTpHasty),
-        mutex!("u-scl", "2 accounts, no slices", SclNoSlice),
-        mutex!("u-scl", "2 accounts, short slices", SclShort),
-        mutex!("u-scl", "1 account", SclOneAccount),
     ]
 }
 
@@ -325,6 +341,7 @@ fn short_waits() -> Vec<Subject> {
 pub fn all() -> Vec<Subject> {
     let mut all = catalogue();
     all.extend(routes());
+    all.extend(slices());
     all.extend(short_routes());
     all.extend(short_waits());
     all.extend(short_batches());

@@ -49,12 +49,12 @@ pub fn mutex<P: Platform, L: Lock<P>, T: Stage>() -> Vec<Scenario> {
         Scenario { name: "exclusion-2x2", threads: 2, run: || play::<P, L, T>(&["ll", "ll"]) },
         Scenario { name: "try-2", threads: 2, run: || play::<P, L, T>(&["tt", "l"]) },
         Scenario { name: "timed-2", threads: 2, run: || play::<P, L, T>(&["d", "l"]) },
-        Scenario { name: "gone-2", threads: 2, run: leaves_memory::<P, L, T, 2> },
+        Scenario { name: "gone-2", threads: 2, run: || leaves_memory::<P, L, T, 2>(L::unlock) },
         Scenario { name: "released-by-other", threads: 2, run: other_releases::<P, L, T> },
         Scenario { name: "exclusion-3x1", threads: 3, run: || play::<P, L, T>(&["l", "l", "l"]) },
         Scenario { name: "try-3", threads: 3, run: || play::<P, L, T>(&["tt", "l", "l"]) },
         Scenario { name: "timed-3", threads: 3, run: || play::<P, L, T>(&["d", "l", "l"]) },
-        Scenario { name: "gone-3", threads: 3, run: leaves_memory::<P, L, T, 3> },
+        Scenario { name: "gone-3", threads: 3, run: || leaves_memory::<P, L, T, 3>(L::unlock) },
         Scenario { name: "exclusion-3x2", threads: 3, run: || play::<P, L, T>(&["ll", "ll", "ll"]) },
     ];
     if T::SEES_WAITS {
@@ -94,6 +94,25 @@ pub fn mutex<P: Platform, L: Lock<P>, T: Stage>() -> Vec<Scenario> {
                 },
             ]);
         }
+    }
+    scenarios
+}
+
+/// The checks of a mutex that has an [`RawLock::unlock_to_wait`](lockswap_locks::RawLock::unlock_to_wait) of its own.
+pub fn to_wait<P: Platform, L: Lock<P>, T: Stage>() -> Vec<Scenario> {
+    let mut scenarios = vec![
+        Scenario { name: "to-wait ww-ww", threads: 2, run: || play::<P, L, T>(&["ww", "ww"]) },
+        Scenario { name: "to-wait wl-l", threads: 2, run: || play::<P, L, T>(&["wl", "l"]) },
+        Scenario { name: "to-wait tw-w", threads: 2, run: || play::<P, L, T>(&["tw", "w"]) },
+        Scenario { name: "to-wait w-l-w", threads: 3, run: || play::<P, L, T>(&["w", "l", "w"]) },
+        Scenario { name: "to-wait gone-2", threads: 2, run: || leaves_memory::<P, L, T, 2>(L::unlock_to_wait) },
+        Scenario { name: "to-wait gone-3", threads: 3, run: || leaves_memory::<P, L, T, 3>(L::unlock_to_wait) },
+    ];
+    if T::SEES_WAITS {
+        scenarios.extend([
+            Scenario { name: "gives-up-2", threads: 2, run: gives_up::<P, L, T, 2> },
+            Scenario { name: "gives-up-3", threads: 3, run: gives_up::<P, L, T, 3> },
+        ]);
     }
     scenarios
 }
@@ -138,8 +157,8 @@ fn must_be_free<P: Platform, L: Lock<P>>(lock: &L) {
     }
 }
 
-/// A thread for each word, which acquires and releases for each letter: `l` waits for as long as it takes, `t` tries, `d`
-/// gives up if it has to wait for too long, and comes back. `u` only releases, what was acquired before the threads began.
+/// A thread for each word, which acquires and releases for each letter: `l` waits for as long as it takes, `w` does, too,
+/// and releases in order to wait; `t` tries, `d` gives up if it has to wait for too long, and comes back. `u` only releases, what was acquired before the threads began.
 /// `s` lets the others go on first, and after `x` the executions need not be enumerated.
 fn play<P: Platform, L: Lock<P>, T: Stage>(words: &'static [&'static str]) {
     let lock = L::new();
@@ -171,7 +190,7 @@ fn play<P: Platform, L: Lock<P>, T: Stage>(words: &'static [&'static str]) {
                     'u' => true,
                     't' => lock_ref.try_lock(cx),
                     _ => {
-                        if letter == 'l' || !lock_ref.lock_until(cx, deadline::<P>(PATIENT)) {
+                        if letter != 'd' || !lock_ref.lock_until(cx, deadline::<P>(PATIENT)) {
                             if letter == 'd' {
                                 cx = mine.take();
                             }
@@ -183,7 +202,11 @@ fn play<P: Platform, L: Lock<P>, T: Stage>(words: &'static [&'static str]) {
                 if holds {
                     count_ref.with_mut(|count| *count += 1);
                     acquired_ref.fetch_add(1, Ordering::Relaxed);
-                    lock_ref.unlock(cx);
+                    if letter == 'w' {
+                        lock_ref.unlock_to_wait(cx);
+                    } else {
+                        lock_ref.unlock(cx);
+                    }
                 }
             }
         }
@@ -194,7 +217,7 @@ fn play<P: Platform, L: Lock<P>, T: Stage>(words: &'static [&'static str]) {
 }
 
 /// Whoever acquires last destroys the lock after its release.
-fn leaves_memory<P: Platform, L: Lock<P>, T: Stage, const THREADS: usize>() {
+fn leaves_memory<P: Platform, L: Lock<P>, T: Stage, const THREADS: usize>(unlock: unsafe fn(&L, &L::Ctx)) {
     let lock = L::new();
     let left = P::Data::<usize>::new(THREADS);
     let contexts = all_contexts::<L::Ctx>(THREADS, 1);
@@ -208,7 +231,7 @@ fn leaves_memory<P: Platform, L: Lock<P>, T: Stage, const THREADS: usize>() {
                 *left -= 1;
                 *left
             });
-            lock_ref.unlock(cx);
+            unlock(lock_ref, cx);
             left == 0
         };
         if last {
@@ -216,6 +239,29 @@ fn leaves_memory<P: Platform, L: Lock<P>, T: Stage, const THREADS: usize>() {
             T::gone((&raw const *lock_ref).cast(), size_of::<L>());
         }
     }));
+}
+
+/// Each thread acquires once, and releases in order to wait: when the others have come to rest, without any time having
+/// passed for them, all have acquired.
+fn gives_up<P: Platform, L: Lock<P>, T: Stage, const THREADS: usize>() {
+    let lock = L::new();
+    let acquired = AtomicUsize::new(0);
+    let contexts = all_contexts::<L::Ctx>(THREADS, 1);
+    let (lock_ref, acquired_ref, contexts_ref) = (&lock, &acquired, &contexts);
+    T::run(bodies(THREADS, move |thread| {
+        let cx = contexts_ref[thread].take();
+        // SAFETY: the context is ready.
+        unsafe {
+            lock_ref.lock(cx);
+            acquired_ref.fetch_add(1, Ordering::Relaxed);
+            lock_ref.unlock_to_wait(cx);
+        }
+        T::settle();
+        T::order();
+        let all = acquired_ref.load(Ordering::Relaxed);
+        assert_eq!(all, THREADS, "{}: {all} threads have acquired, the others wait for a time", L::INFO.id);
+    }));
+    must_be_free(&lock);
 }
 
 /// The first thread acquires, the second one releases for it, and acquires itself.

@@ -92,6 +92,18 @@ pub unsafe trait RawLock<P: Platform>: Send + Sync + Sized + 'static {
         }
     }
 
+    /// Releases the lock for a thread that is going to wait for others, who may have to acquire the lock before they can
+    /// wake it: a wait on a condition variable. A lock that keeps something in reserve for the thread that has released
+    /// it gives that up here. The provided method is [`RawLock::unlock`].
+    ///
+    /// # Safety
+    /// As for [`RawLock::unlock`].
+    #[inline]
+    unsafe fn unlock_to_wait(&self, cx: &Self::Ctx) {
+        // SAFETY: as for this call.
+        unsafe { self.unlock(cx) };
+    }
+
     /// Whether somebody waits to whom [`RawLock::hand_over`] is sure to grant the lock, so that [`RawLock::unlock_alone`] would
     /// fail; no if in doubt. The provided method always says no.
     ///

@@ -128,6 +128,40 @@ fn a_lock_that_has_forgotten_bans_nobody() {
     assert!(waited < MS, "{waited} ns");
 }
 
+/// When a thread acquires a lock that another one holds for 1 ms, and then gives back by `release`: the time since both
+/// have begun.
+fn acquired_after(release: unsafe fn(&UScl<Sim>, &())) -> Ns {
+    let machine = Machine::built_in("xeon-e5-2699v3", &[]).expect("a machine");
+    let crew = Simulated::new(&machine, 1);
+    let found = attempt(|| {
+        let lock = UScl::<Sim>::new();
+        let (found, _) = gather(&crew, 2, Timing { warm_up: 0, duration: 100 * MS }, |member| {
+            let begun = now();
+            if member.number == 0 {
+                // SAFETY: released below.
+                unsafe { lock.lock(&()) };
+                Sim::keep_busy(MS);
+                // SAFETY: acquired above.
+                unsafe { release(&lock, &()) };
+                return None;
+            }
+            Sim::sleep(MS / 2);
+            hold(&lock, 0);
+            Some(now() - begun)
+        });
+        found
+    });
+    found.expect("both threads end").into_iter().flatten().next().expect("the second thread's")
+}
+
+#[test]
+fn a_thread_that_waits_for_a_condition_gives_up_its_slice() {
+    let (kept, given_up) = (acquired_after(UScl::unlock), acquired_after(UScl::unlock_to_wait));
+    // The slice lasts for 2 ms; its owner releases the lock after 1 ms, when the other thread sleeps.
+    assert!((2 * MS - 10_000..2 * MS + 10_000).contains(&kept), "{kept} ns");
+    assert!((MS..MS + 100_000).contains(&given_up), "{given_up} ns");
+}
+
 /// Writers and readers as in a key-value store.
 #[test]
 fn more_threads_than_accounts_share_too() {

@@ -70,6 +70,13 @@ pub const EXPLAINED: &[Explained] = &[
         why: "the ticket gives writers their order; the announcement that follows excludes, and no scenario of a read-write lock checks the order",
     },
     Explained {
+        file: "crates/locks/src/shares/u_scl.rs",
+        source: "let word = self.word.fetch_or(WAKE_AT_END, Ordering::Acquire) | WAKE_AT_END;",
+        change: Change::DropAcquire,
+        why: "the head of the queue may then see the end of a slice that has been given up, and sleep until that time: loom's \
+              sleepers wake by themselves",
+    },
+    Explained {
         file: "crates/locks/src/queue/hemlock.rs",
         source: "self.word.load(Ordering::Acquire) == EMPTY",
         change: Change::DropAcquire,

@@ -172,6 +172,12 @@ unsafe impl<P: Platform, L: RawLock<P> + IsHeld, S: StandBack> RawLock<P> for Re
     }
 
     #[inline]
+    unsafe fn unlock_to_wait(&self, cx: &L::Ctx) {
+        // SAFETY: as for this call.
+        unsafe { self.inside.unlock_to_wait(cx) };
+    }
+
+    #[inline]
     unsafe fn has_heir(&self, cx: &L::Ctx) -> bool {
         // SAFETY: as for this call.
         unsafe { self.inside.has_heir(cx) }

@@ -143,11 +143,25 @@ unsafe impl<P: Platform, L: TryLock<P>, const ACTIVE: u32, const PROMOTE_EVERY: 
 
     #[inline]
     unsafe fn unlock(&self, cx: &L::Ctx) {
+        // SAFETY: as for this call.
+        self.leave(|| unsafe { self.inner.unlock(cx) });
+    }
+
+    #[inline]
+    unsafe fn unlock_to_wait(&self, cx: &L::Ctx) {
+        // SAFETY: as for this call.
+        self.leave(|| unsafe { self.inner.unlock_to_wait(cx) });
+    }
+}
+
+impl<P: Platform, L: TryLock<P>, const ACTIVE: u32, const PROMOTE_EVERY: u32> Gcr<P, L, ACTIVE, PROMOTE_EVERY> {
+    /// Releases the lock, of which `unlock` releases the inner one.
+    #[inline]
+    fn leave(&self, unlock: impl FnOnce()) {
         // Relaxed, here and for `num_acqs`: the fields belong to the holder.
         if self.uncounted.load(Ordering::Relaxed) == 1 {
             // LAST: the lock may be destroyed after this.
-            // SAFETY: as for this call.
-            return unsafe { self.inner.unlock(cx) };
+            return unlock();
         }
         // Once in a while a passive thread becomes active although others are: nobody stays passive for ever.
         let num_acqs = self.num_acqs.load(Ordering::Relaxed).wrapping_add(1);
@@ -160,16 +174,13 @@ unsafe impl<P: Platform, L: TryLock<P>, const ACTIVE: u32, const PROMOTE_EVERY: 
         let leaves_none = before & ASLEEP != 0 && num_active(before) == 1 && self.ring();
         let bell: *const P::U32 = &self.bell;
         // LAST: the lock may be destroyed after this; the wake-up uses the address only.
-        // SAFETY: as for this call.
-        unsafe { self.inner.unlock(cx) };
+        unlock();
         // After the release: a thread that is woken often takes the waker's CPU, and would find the lock held.
         if approved || leaves_none {
             P::unpark(bell, 1);
         }
     }
-}
 
-impl<P: Platform, L: TryLock<P>, const ACTIVE: u32, const PROMOTE_EVERY: u32> Gcr<P, L, ACTIVE, PROMOTE_EVERY> {
     /// Acquires the lock as a counted thread: becomes active first, if need be through the passive queue.
     ///
     /// # Safety

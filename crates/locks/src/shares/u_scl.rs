@@ -1,7 +1,7 @@
 //! u-SCL, the user-level mutex among the scheduler-cooperative locks (Patel, Yang, Arulraj, A. and R. Arpaci-Dusseau,
 //! Swift, EuroSys 2020).
 //!
-//!   word:  HELD | QUEUED | ASLEEP                  slice: of account 1, for another 1.2 ms
+//!   word:  HELD | QUEUED | WAKE_AT_...             slice: of account 1, for another 1.2 ms
 //!   account 0: [thread A | weight 1024 | used up to: in 3 ms]     banned until then
 //!   account 1: [thread B | weight 1024 | used up to: 1 ms ago]    owns the slice: acquires at once, again and again
 //!   queue -------------------+
@@ -21,8 +21,9 @@
 //!
 //! Fairness: long-term; not acquisitions but lock time is divided evenly, over a second or so, and slices pass along
 //! the queue, first come, first served. Space: two cache lines, with six accounts. Hand-off: at the end of a slice,
-//! for which the head of the queue sleeps and at last spins; if the lock is held at that time, at its release. The
-//! head watches the lock's word, the others their own nodes, on which they spin, then park.
+//! for which the head of the queue sleeps and at last spins, and which comes early when the slice's owner waits for a
+//! condition; if the lock is held at that time, at its release. The head watches the lock's word, the others their own
+//! nodes, on which they spin, then park.
 //!
 //! `try_lock` takes a lock that is free and that nobody queues for, whoever owns the slice, even if the caller is
 //! banned: programs take its failure as a sign that the lock is in use. What it holds is charged like any other time.
@@ -41,6 +42,10 @@
 //! - A new thread that has the address of one that has ended takes over its account.
 //! - The nice value is read when an account is opened, which is also when its thread has been inactive.
 //! - The published slice also ends with a ban. Here it lasts, and the ban begins behind it.
+//! - The published slice lasts whatever its owner does, also while it waits for a condition that another thread has to
+//!   acquire the lock for. Here a thread that releases the lock in order to wait ends its slice (`unlock_to_wait`),
+//!   because threads that hand work to each other would otherwise do so once in 2 ms. A thread that only signals a
+//!   condition keeps its slice.
 //! - The first waiters of the published queue are known to the lock; here the head of an MCS queue competes for a
 //!   word.
 
@@ -52,17 +57,22 @@ use core::marker::PhantomData;
 use core::ptr;
 use lockswap_platform::{AtomicInt, Clock, Deadline, Ns, Ordering, Platform};
 
-/// | word                   | held | head of the queue                         | who may take it                 |
-/// |------------------------|------|-------------------------------------------|---------------------------------|
-/// | FREE                   | no   | none                                      | in a slice its owner, else all  |
-/// | HELD                   | yes  | none                                      | nobody                          |
-/// | QUEUED                 | no   | waits for the slice's end, or is awake    | in a slice its owner, else the head |
-/// | HELD + QUEUED          | yes  | waits for the slice's end, or is awake    | nobody                          |
-/// | HELD + QUEUED + ASLEEP | yes  | sleeps, or is about to; the slice is over | nobody                          |
+/// | word                  | held | head of the queue                         | who may take it                     |
+/// |-----------------------|------|-------------------------------------------|-------------------------------------|
+/// | FREE                  | no   | none                                      | in a slice its owner, else all      |
+/// | HELD                  | yes  | none                                      | nobody                              |
+/// | QUEUED                | no   | waits for the slice's end, or is awake    | in a slice its owner, else the head |
+/// | HELD + QUEUED         | yes  | waits for the slice's end, or is awake    | nobody                              |
+/// | ... + WAKE_AT_RELEASE | yes  | sleeps, or is about to; the slice is over | nobody                              |
+///
+/// WAKE_AT_END beside QUEUED: the head waits for the slice's end, or has done so.
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const QUEUED: u32 = 2;
-const ASLEEP: u32 = 4;
+/// Who releases the lock wakes the head.
+const WAKE_AT_RELEASE: u32 = 4;
+/// Who ends the slice before its time wakes the head.
+const WAKE_AT_END: u32 = 8;
 
 /// Who waits for a time sleeps until so long before it, because Linux lets a thread sleep for longer than it asks,
 /// and then spins.
@@ -298,21 +308,37 @@ impl<P: Platform, T: Times, const ACCOUNTS: usize> Scl<P, T, ACCOUNTS> {
         self.word.fetch_or(QUEUED, Ordering::Relaxed);
         loop {
             let now = P::instant();
-            let left = self.slice_end().saturating_sub(now);
-            if left > 0 && !self.owns_slice(me, now) {
-                wait::<P>(left);
+            if now < self.slice_end() && !self.owns_slice(me, now) {
+                self.wait_for_slice_end();
                 continue;
             }
             // Nobody else acquires a lock with a queue when the slice is over.
             if self.acquire_on_release(me, true) {
                 return;
             }
-            let asleep = HELD | QUEUED | ASLEEP;
-            if self.word.compare_exchange(HELD | QUEUED, asleep, Ordering::Relaxed).is_ok() {
+            let word = self.word.load(Ordering::Relaxed);
+            let asleep = HELD | QUEUED | WAKE_AT_RELEASE;
+            if word & HELD != 0 && self.word.compare_exchange(word, asleep, Ordering::Relaxed).is_ok() {
                 while self.word.load(Ordering::Relaxed) == asleep {
                     P::park(&self.word, asleep, None);
                 }
             }
+        }
+    }
+
+    /// Waits at the head of the queue until the slice is over, or not so long.
+    fn wait_for_slice_end(&self) {
+        // ORDER(early-end): Acquire pairs with the Release in `unlock_to_wait`. Where that comes before, this thread
+        // sees below that the slice is over; where it comes later, it finds the bit, clears it, and wakes this thread.
+        let word = self.word.fetch_or(WAKE_AT_END, Ordering::Acquire) | WAKE_AT_END;
+        let left = self.slice_end().saturating_sub(P::instant());
+        let in_ns = |ns| Deadline { clock: Clock::Monotonic, at: P::now(Clock::Monotonic) + ns };
+        if left > SPIN_AT_LAST {
+            P::park(&self.word, word, Some(in_ns(left - SPIN_AT_LAST)));
+        } else if left > 0 {
+            // Relaxed: a hint.
+            let is_over = || (self.word.load(Ordering::Relaxed) & WAKE_AT_END == 0).then_some(());
+            P::spin_map_until(in_ns(left), is_over);
         }
     }
 }
@@ -390,7 +416,22 @@ unsafe impl<P: Platform, T: Times, const ACCOUNTS: usize> RawLock<P> for Scl<P, 
         // ORDER(hand-off): Release pairs with the Acquire in `acquire_at_once` and `acquire_on_release`; publishes
         // the critical section and the accounts.
         // LAST: the lock may be destroyed after this; the wake-up uses the address only.
-        if self.word.fetch_and(!(HELD | ASLEEP), Ordering::Release) & ASLEEP != 0 {
+        if self.word.fetch_and(!(HELD | WAKE_AT_RELEASE), Ordering::Release) & WAKE_AT_RELEASE != 0 {
+            P::unpark(address, 1);
+        }
+    }
+
+    unsafe fn unlock_to_wait(&self, (): &()) {
+        self.charge(P::instant());
+        // The slice of another thread, during which this one has tried the lock, goes on.
+        if self.holder.load(Ordering::Relaxed) == self.slice_owner.load(Ordering::Relaxed) {
+            self.slice_end.store(0, Ordering::Relaxed);
+        }
+        let address: *const P::U32 = &self.word;
+        let wake = WAKE_AT_RELEASE | WAKE_AT_END;
+        // ORDER(hand-off): as in `unlock`. ORDER(early-end): Release pairs with the Acquire in `wait_for_slice_end`.
+        // LAST: as in `unlock`.
+        if self.word.fetch_and(!(HELD | wake), Ordering::Release) & wake != 0 {
             P::unpark(address, 1);
         }
     }

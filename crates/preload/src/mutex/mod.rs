@@ -117,6 +117,8 @@ struct Ops {
     try_acquire: unsafe fn(&Mutex) -> bool,
     acquire_until: unsafe fn(&Mutex, Deadline) -> bool,
     release: unsafe fn(&Mutex),
+    /// Releases for a condition wait, see [`lockswap_locks::RawLock::unlock_to_wait`].
+    release_to_wait: unsafe fn(&Mutex),
     is_held: unsafe fn(&Mutex) -> bool,
     /// Makes the lock one without waiters in its queue, held or not. No other thread uses the mutex.
     forget_waiters: unsafe fn(&Mutex, bool),
@@ -276,11 +278,22 @@ impl Mutex {
 
     /// Releases a mutex that is held, and lets a waiter outside its queue know.
     unsafe fn release(&self) {
+        // SAFETY: as for this call.
+        unsafe { self.release_by(ops().release) };
+    }
+
+    /// The same for a thread that goes on to wait on a condition.
+    unsafe fn release_to_wait(&self) {
+        // SAFETY: as for this call.
+        unsafe { self.release_by(ops().release_to_wait) };
+    }
+
+    unsafe fn release_by(&self, release: unsafe fn(&Mutex)) {
         // The mutex may be gone after the release. Relaxed: as in `acquire_outside_queue`.
         let waits = self.word.load(Ordering::Relaxed) >= OUTSIDE_QUEUE;
         let address = core::ptr::from_ref(self).addr();
         // SAFETY: as for this call.
-        unsafe { (ops().release)(self) };
+        unsafe { release(self) };
         if waits {
             realtime::wake(address);
         }

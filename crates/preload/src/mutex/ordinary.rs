@@ -214,6 +214,7 @@ impl<N: Body<Native>, S: Body<Single>> OnLock<N, S> {
             // SAFETY: as for `Ops`.
             unsafe { Self::release(mutex) };
         },
+        release_to_wait: Self::release_to_wait,
         is_held: |mutex| mutex.is_held::<Native, N>(),
         forget_waiters: Self::forget_waiters,
         destroy: |mutex| {
@@ -337,6 +338,27 @@ impl<N: Body<Native>, S: Body<Single>> OnLock<N, S> {
             pool::put(context);
         }
         0
+    }
+
+    /// As `release`, for a thread that goes on to wait on a condition.
+    unsafe fn release_to_wait(mutex: &Mutex) {
+        // SAFETY: as for `Ops`. Relaxed: as in `acquire_at_once`.
+        unsafe {
+            if let Some(small) = mutex.in_place::<Native, N>() {
+                return small.unlock_to_wait(&());
+            }
+            let lock = mutex.held_lock::<Native, N>();
+            if !N::HAS_CONTEXT {
+                return lock.unlock_to_wait(NonNull::dangling().as_ref());
+            }
+            let holder = mutex.holder::<N::Ctx>();
+            let Some(context) = NonNull::new(holder.load(Ordering::Relaxed)) else { return };
+            if !lock.has_heir(context.as_ref()) {
+                holder.store(core::ptr::null_mut(), Ordering::Relaxed);
+            }
+            lock.unlock_to_wait(context.as_ref());
+            pool::put(context);
+        }
     }
 
     /// `pthread_mutex_lock`

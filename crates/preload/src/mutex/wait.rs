@@ -64,7 +64,7 @@ pub unsafe fn release_for_wait(mutex: *mut pthread_mutex_t) -> Result<Held, c_in
             ours.owner.store(0, Ordering::Relaxed);
         }
         if (ops().is_held)(ours) {
-            ours.release();
+            ours.release_to_wait();
         }
         Ok(held)
     }
