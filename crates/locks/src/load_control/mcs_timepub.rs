@@ -133,23 +133,25 @@ impl<P: Platform> Node<P> {
         predecessor.next.store(from_ref(self).cast_mut(), Ordering::Release);
     }
 
-    /// Waits in the queue, where it is not passed over, until the status is GRANTED, or ABANDONED at `deadline`.
+    /// Waits in the queue, where it is not passed over any more, until the status is GRANTED, or OUT if it was passed over
+    /// just before, or ABANDONED at `deadline`.
     fn insist(&self, deadline: Option<Deadline>) -> u32 {
-        let granted = || (self.status() == GRANTED).then_some(GRANTED);
-        let Some(deadline) = deadline else { return P::spin_map(granted) };
-        P::spin_map_until(deadline, granted).unwrap_or_else(|| {
+        let decided = || Some(self.status()).filter(|status| *status != WAITING);
+        let Some(deadline) = deadline else { return P::spin_map(decided) };
+        P::spin_map_until(deadline, decided).unwrap_or_else(|| {
             // Relaxed: as in `wait`.
             let left = self.status.compare_exchange(WAITING, ABANDONED, Ordering::Relaxed);
             if left.is_ok() {
                 ABANDONED
             } else {
-                P::spin_map(granted)
+                self.status()
             }
         })
     }
 
-    /// Waits in the queue until the status is GRANTED or OUT, which it returns, or ABANDONED at `deadline`.
-    fn wait<T: Times>(&self, deadline: Option<Deadline>) -> u32 {
+    /// Waits in the queue until the status is GRANTED or OUT, which it returns, or ABANDONED at `deadline`. It insists from
+    /// `insists_at` on, also because its short waits never leave the CPU to a thread of lower priority.
+    fn wait<T: Times>(&self, insists_at: Ns, deadline: Option<Deadline>) -> u32 {
         let update = Setting::Update.time::<P>(T::UPDATE_DELAY);
         let section = Setting::Section.time::<P>(T::MAX_CS_TIME);
         let mut leave_at = after::<P>(section).at;
@@ -160,7 +162,13 @@ impl<P: Platform> Node<P> {
             }
             self.publish_time();
             let left = left::<P>(deadline);
-            if left != 0 && now::<P>() < leave_at {
+            let now = now::<P>();
+            if left != 0 && now >= insists_at {
+                // Relaxed: a hint.
+                self.looked_at.store(INSISTENT, Ordering::Relaxed);
+                return self.insist(deadline);
+            }
+            if left != 0 && now < leave_at {
                 continue;
             }
             // Relaxed, here and below: the owner tells only that it does not wait, or waits again; its node is linked.
@@ -234,7 +242,7 @@ impl<P: Platform, T: Times> McsTp<P, T> {
             let insists = now::<P>() >= insists_at;
             // SAFETY: the predecessor is not let go until a release has seen its `next`.
             cx.link_behind(unsafe { &*predecessor }, insists);
-            match if insists { cx.insist(deadline) } else { cx.wait::<T>(deadline) } {
+            match if insists { cx.insist(deadline) } else { cx.wait::<T>(insists_at, deadline) } {
                 GRANTED => return true,
                 ABANDONED => return false,
                 _ => {}
