@@ -80,7 +80,7 @@ fn write_duration(f: &mut fmt::Formatter<'_>, ns: Ns) -> fmt::Result {
         (1_000, "us"),
         (1, "ns"),
     ];
-    match UNITS.iter().find(|(unit, _)| ns != 0 && ns % unit == 0) {
+    match UNITS.iter().find(|(unit, _)| ns != 0 && ns.is_multiple_of(*unit)) {
         Some((unit, name)) => write!(f, "{}{name}", ns / unit),
         None => f.write_str("0"),
     }
@@ -194,6 +194,9 @@ pub const SPIN: Parameter = Parameter {
     summary: "looks at the lock before a waiter sleeps",
     source: "as long as a round trip through a sleep takes: Guiroux, Lachaize, Quema: ATC 2016, sec. 3.2",
 };
+
+/// The same for the waiters of an rwlock.
+pub const RW_SPIN: Parameter = Parameter { values: Values::Number(Setting::RwSpin, 0, 1_000_000, "looks"), ..SPIN };
 
 /// The looks of a waiter before it sleeps: [`SPIN`].
 pub fn spins<P: Platform>() -> u32 {
@@ -526,7 +529,16 @@ mod tests {
         {
             assert_eq!(read(Role::Mutex, lock).unwrap().asks_how_long_to_spin(), asks, "{lock}");
         }
-        for (lock, asks) in [("shfllock-rw", true), ("rw-futex", false), ("bravo", false), ("pthread", false)] {
+        for (lock, asks) in [
+            ("shfllock-rw", true),
+            ("cohort-rw", true),
+            ("cohort-rw:patience=9", true),
+            ("cohort-rw:spin=9", false),
+            ("phase-fair", false),
+            ("rw-futex", false),
+            ("bravo", false),
+            ("pthread", false),
+        ] {
             assert_eq!(read(Role::RwLock, lock).unwrap().asks_how_long_to_spin(), asks, "{lock}");
         }
         for (text, looks) in [("1", Some(1)), ("1000000", Some(1_000_000))] {

@@ -41,19 +41,23 @@ fn how_long_to_spin_before_a_sleep_is_measured_where_a_lock_asks() {
     let place = Place::new();
     let script = "echo \"$LOCKSWAP_SPINS_BEFORE_PARK\"";
     let given = |lock: &str, own: &str| {
-        let mut command = place.lockswap(&["run", "--lock", lock, "--", "/bin/sh", "-c", script]);
+        let (lock, rwlock) = lock.split_once('+').unwrap_or((lock, "rw-futex"));
+        let mut command = place.lockswap(&["run", "--lock", lock, "--rwlock", rwlock, "--", "/bin/sh", "-c", script]);
         let output = command.env("LOCKSWAP_SPINS_BEFORE_PARK", own).env("LOCKSWAP_VERBOSE", "1").output().unwrap();
         (text(&output.stdout).trim().to_owned(), text(&output.stderr))
     };
     if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) {
-        let (measured, said) = given("mcs_stp", "");
-        assert!(measured.parse::<u32>().is_ok_and(|looks| (2..1_000_000).contains(&looks)), "{measured}");
-        let expected = format!("look {measured} times before they sleep: a round trip through a sleep (LOCKSWAP_SPINS");
-        assert!(said.contains(&expected), "{said}");
+        for locks in ["mcs_stp", "futex+cohort-rw", "mcs_stp:spin=40+shfllock-rw"] {
+            let (measured, said) = given(locks, "");
+            assert!(measured.parse::<u32>().is_ok_and(|looks| (2..1_000_000).contains(&looks)), "{locks}: {measured}");
+            let expected =
+                format!("look {measured} times before they sleep: a round trip through a sleep (LOCKSWAP_SPINS");
+            assert!(said.contains(&expected), "{said}");
+        }
     }
     let (given_by_user, said) = given("mcs_stp", "77");
     assert!(given_by_user == "77" && said.contains("look 77 times before they sleep"), "{said}");
-    for lock in ["mcs_spin", "futex", "mcs_stp:spin=40"] {
+    for lock in ["mcs_spin", "futex", "mcs_stp:spin=40", "futex+cohort-rw:spin=40"] {
         let (nothing, said) = given(lock, "");
         assert!(nothing.is_empty() && !said.contains("before they sleep"), "{lock}: {nothing} {said}");
     }
