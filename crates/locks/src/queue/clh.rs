@@ -5,8 +5,8 @@
 //!
 //! Fairness: first come, first served. Space: one pointer, plus a node per acquisition. Hand-off: the holder writes its
 //! own node. Each waiter spins on its predecessor's line; in the `_stp` flavour it then parks on its own, whose address it
-//! leaves in its predecessor's node. The `-ls` flavour is
-//! that of libslock (David, Guerraoui, Trigonakis, SOSP 2013): pauses between two looks.
+//! leaves in its predecessor's node. The `-ls` flavour is that of libslock (David, Guerraoui, Trigonakis, SOSP 2013):
+//! pauses between two looks.
 //!
 //! Deviations. A node does not migrate to the successor: the successor marks the predecessor's node FREE when it has seen
 //! the release, which writes the line that it would have written as its own node later. And a release that finds nobody

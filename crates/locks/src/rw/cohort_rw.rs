@@ -62,7 +62,7 @@ pub struct CohortRw<P: Platform, L, const N: usize, const PATIENCE: u32> {
 
 /// The published bounds. The writers' lock is a parameter of the composition.
 pub type CohortRwOver<P, L> = CohortRw<P, L, NODES, PATIENCE>;
-/// The registered composition.
+/// The registered composition: writers queue in a lock of which they leave the CPU, and which serves them as they come.
 pub type CohortRwK42<P> = CohortRwOver<P, K42Stp<P>>;
 
 impl<P: Platform, L: TimedLock<P, Ctx = ()> + IsHeld, const N: usize, const PATIENCE: u32> CohortRw<P, L, N, PATIENCE> {
@@ -232,7 +232,7 @@ unsafe impl<P: Platform, L: TimedLock<P, Ctx = ()> + IsHeld, const N: usize, con
             source:
                 "about 20 us on the machines that this was tuned on; Calciu et al.: PPoPP 2013 leave the number open",
         }],
-        inside: &[],
+        inside: &[L::PARAMETERS],
     };
 
     fn new() -> Self {

@@ -20,7 +20,7 @@
 //! the head of the queue, and gives up from there.
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
-use crate::parameters::{Parameter, Parameters, Setting, Values, SPIN};
+use crate::parameters::{Parameters, Setting, RW_SPIN};
 use crate::rw::wait;
 use crate::shuffle::policy::{Policy, WritersFirst, MAX_SHUFFLES, READER, WRITER as AS_WRITER};
 use crate::shuffle::shfllock::Shfl;
@@ -189,10 +189,8 @@ unsafe impl<P: Platform, const WRITERS: u32> RawRwLock<P> for QueuedRw<P, WRITER
         keeps_up: true,
         ..LockInfo::PLAIN
     };
-    const PARAMETERS: Parameters = Parameters {
-        own: &[Parameter { values: Values::Number(Setting::RwSpin, 0, 1_000_000, "looks"), ..SPIN }],
-        inside: &[<WritersFirst<WRITERS> as Policy>::PARAMETERS],
-    };
+    const PARAMETERS: Parameters =
+        Parameters { own: &[RW_SPIN], inside: &[<WritersFirst<WRITERS> as Policy>::PARAMETERS] };
 
     fn new() -> Self {
         QueuedRw { state: P::U32::new(0), queue: Shfl::new() }
