@@ -57,7 +57,6 @@ impl Crew {
     ///
     /// Who waits for a lock leaves the CPU in the end, to park or to nap between two looks at the lock. So every other
     /// thread must be seen asleep once for each member: however slow the machine is, that takes no longer than it must.
-    /// A waiter that yields for ever (`mcs-timepub`) sleeps only after `Native::allow_yields(false)`.
     pub fn settle(&self) {
         let own = own_number();
         let members = self.members.lock().unwrap_or_else(PoisonError::into_inner).clone();
