@@ -7,7 +7,7 @@
 //!   holder does not fetch the line of a waiter only to know where it runs.
 //! - *Shuffle reduction*: while nobody is in the secondary queue, most hand-offs go to the next waiter, whoever it is; only
 //!   one in `SHUFFLE` looks for a local one. Where few compete, moving waiters to and fro costs more than it saves.
-//! - A countdown, drawn at random when it has run out, stands for a random number at each hand-off.
+//! - A countdown of hand-offs, drawn at random when it has run out, stands for a random number at each of them.
 //!
 //! Fairness, space, hand-off and waiting: as CNA.
 //!
@@ -30,14 +30,6 @@ pub struct CnaOptLock<P: Platform, const THRESHOLD: u32, const SHUFFLE: u32> {
 
 /// The published threshold.
 pub type CnaOpt<P> = CnaOptLock<P, 0xffff, 128>;
-
-/// Counts a hand-off of the holder `cx`: how many are left until the secondary queue gets its turn.
-fn count_down<P: Platform>(cx: &Node<P>, threshold: u32) -> u32 {
-    // Relaxed: the field belongs to the acquisition.
-    let left = cx.countdown.load(Ordering::Relaxed).checked_sub(1).unwrap_or_else(|| P::choose(threshold));
-    cx.countdown.store(left, Ordering::Relaxed);
-    left
-}
 
 // SAFETY: CNA does it all; this only chooses another one of the waiters.
 unsafe impl<P: Platform, const THRESHOLD: u32, const SHUFFLE: u32> RawLock<P> for CnaOptLock<P, THRESHOLD, SHUFFLE> {
@@ -98,16 +90,24 @@ unsafe impl<P: Platform, const THRESHOLD: u32, const SHUFFLE: u32> RawLock<P> fo
             if nobody_else && cx.is_next_at(here) {
                 return cx.grant(cx.next());
             }
-            let left = count_down(cx, Setting::Threshold.number::<P>(THRESHOLD));
-            if nobody_else && !left.is_multiple_of(Setting::Shuffle.number::<P>(SHUFFLE)) {
-                return cx.grant(cx.next());
-            }
-            let local = if left != 0 { cx.find_successor(|before, _| before.is_next_at(here)) } else { null_mut() };
-            if local.is_null() {
+            // Relaxed, as below: the field belongs to the acquisition.
+            let counted = cx.countdown.load(Ordering::Relaxed).checked_sub(1);
+            let left = counted.unwrap_or_else(|| P::choose(Setting::Threshold.number::<P>(THRESHOLD)));
+            let next = if nobody_else && !left.is_multiple_of(Setting::Shuffle.number::<P>(SHUFFLE)) {
+                cx.next()
+            } else if left != 0 {
+                cx.find_successor(|before, _| before.is_next_at(here))
+            } else {
+                null_mut()
+            };
+            if next.is_null() {
                 cx.grant_to_secondary();
             } else {
-                cx.grant(local);
+                cx.grant(next);
             }
+            // Only now: the successor has written its link to this node's line, and to fetch the line back first would delay
+            // the grant. The next acquisition needs it anyway.
+            cx.countdown.store(left, Ordering::Relaxed);
         }
     }
 }
