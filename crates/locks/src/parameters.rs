@@ -86,8 +86,8 @@ fn write_duration(f: &mut fmt::Formatter<'_>, ns: Ns) -> fmt::Result {
     }
 }
 
-/// The place of a parameter's value among the [`Platform::setting`]s of a process, which has one lock for its mutexes and
-/// one for its rwlocks. A parameter of the former shares its place with none of the latter.
+/// The place of a parameter's value among the [`Platform::setting`]s of a process, which has one lock for its mutexes
+/// and one for its rwlocks. A parameter of the former shares its place with none of the latter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// `max-window`
@@ -282,8 +282,8 @@ impl Named {
         self.given().filter_map(|(parameter, value)| Some((parameter.setting()? as usize, value)))
     }
 
-    /// Whether a waiter spins for as long as a round trip through a sleep takes ([`Platform::spins_before_park`]) before it
-    /// sleeps: the time is measured, and the user has not chosen another one.
+    /// Whether a waiter spins for as long as a round trip through a sleep takes ([`Platform::spins_before_park`])
+    /// before it sleeps: the time is measured, and the user has not chosen another one.
     pub fn asks_how_long_to_spin(&self) -> bool {
         match self.entry.parameters.iter().find(|parameter| parameter.key == SPIN.key) {
             Some(spin) => spin.default == Default::Measured && !self.given().any(|(given, _)| given.key == SPIN.key),
@@ -338,8 +338,8 @@ impl Parameter {
 }
 
 impl fmt::Display for Named {
-    /// As [`read`] reads it, the same text for the same values, however they were written: in the order of the catalogue, and
-    /// a value that makes the lock another one of the catalogue is part of the id.
+    /// As [`read`] reads it, the same text for the same values, however they were written: in the order of the
+    /// catalogue, and a value that makes the lock another one of the catalogue is part of the id.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.entry.info.id)?;
         self.given().try_for_each(|(parameter, value)| write!(f, ":{}={}", parameter.key, parameter.text(value)))

@@ -58,12 +58,12 @@ impl Waiting for Spin {
     fn nudge<P: Platform>(_: &P::U32) {}
 }
 
-/// Spins, with `PAUSES` pause instructions between two looks for the first `LOOKS` looks: a granter finds the line of the
-/// status undisturbed more often, and the waiter sees the grant later by half a pause on average.
+/// Spins, with `PAUSES` pause instructions between two looks for the first `LOOKS` looks: a granter finds the line of
+/// the status undisturbed more often, and the waiter sees the grant later by half a pause on average.
 pub struct PausedSpin<const PAUSES: u32, const LOOKS: u32>;
 
-/// As in libslock, whose waiters execute 24 pause instructions between two looks. 42 such looks are the 1,000 pauses that
-/// any other wait spins before it leaves the CPU.
+/// As in libslock, whose waiters execute 24 pause instructions between two looks. 42 such looks are the 1,000 pauses
+/// that any other wait spins before it leaves the CPU.
 pub type LibslockSpin = PausedSpin<24, 42>;
 
 impl<const PAUSES: u32, const LOOKS: u32> Waiting for PausedSpin<PAUSES, LOOKS> {
@@ -92,8 +92,8 @@ impl<const PAUSES: u32, const LOOKS: u32> Waiting for PausedSpin<PAUSES, LOOKS> 
     fn nudge<P: Platform>(_: &P::U32) {}
 }
 
-/// Spins for as long as a round trip through a sleep takes, or as the user chose ([`parameters::SPIN`]), then sleeps until
-/// it is woken.
+/// Spins for as long as a round trip through a sleep takes, or as the user chose ([`parameters::SPIN`]), then sleeps
+/// until it is woken.
 pub struct SpinThenPark;
 
 impl SpinThenPark {

@@ -1,4 +1,5 @@
-//! What a lock says it asks about CPUs, against what it asks when threads compete for it, and which parameters it asks for.
+//! What a lock says it asks about CPUs, against what it asks when threads compete for it, and which parameters it asks
+//! for.
 
 use lockswap_conformance::system::Crew;
 use lockswap_locks::for_each_lock;
@@ -11,8 +12,8 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::Duration;
 
-/// The hardware, where every question is noted. Every second question for the kind is answered with little, so that locks
-/// go all their ways.
+/// The hardware, where every question is noted. Every second question for the kind is answered with little, so that
+/// locks go all their ways.
 struct Spy;
 
 static LOCALITY: AtomicBool = AtomicBool::new(false);
@@ -125,8 +126,8 @@ fn wait_for(done: impl Fn() -> bool) {
     }
 }
 
-/// What a lock asks when `attempt` lets threads of the crew compete for it: who holds it first does the first thing that
-/// is given, the others do the second one before they come.
+/// What a lock asks when `attempt` lets threads of the crew compete for it: who holds it first does the first thing
+/// that is given, the others do the second one before they come.
 fn found(role: Role, info: LockInfo, attempt: impl Fn(&Crew, &(dyn Fn() + Sync), &(dyn Fn() + Sync))) -> Found {
     let (crew, held, coming) = (Crew::default(), AtomicBool::new(false), AtomicUsize::new(0));
     let meanwhile = || {

@@ -29,8 +29,8 @@ fn alone_with_window(window: Duration) -> MutexGuard<'static, ()> {
     alone
 }
 
-/// Checks the order in which waiters of two groups, who come alternately, are served: group by group, but the last, whom
-/// nobody moves.
+/// Checks the order in which waiters of two groups, who come alternately, are served: group by group, but the last,
+/// whom nobody moves.
 fn brings_together<L: RawLock<Placed>>(groups: [Place; 2]) {
     let waiters: Vec<_> = (0..8).map(|waiter| groups[waiter % 2]).collect();
     assert_eq!(order_of_service::<L>(groups[0], &waiters), [0, 2, 4, 6, 1, 3, 5, 7], "{}", L::INFO.id);
@@ -116,8 +116,8 @@ fn a_batch_is_bounded() {
     check::<Shfl<Placed, Together<OfKind, 2>, Spin>>(|group| on([Big, Little][group as usize]));
 }
 
-/// Everybody sleeps when the holder lets go; waiter 0 wakes and stays for a while. Waiter 1, the head now, shuffles before
-/// it sleeps again: it wakes the one behind it, as a head does, and those that it brings together.
+/// Everybody sleeps when the holder lets go; waiter 0 wakes and stays for a while. Waiter 1, the head now, shuffles
+/// before it sleeps again: it wakes the one behind it, as a head does, and those that it brings together.
 #[test]
 fn the_shuffler_wakes_those_that_it_brings_together() {
     let woken = AtomicU32::new(0);
@@ -296,7 +296,8 @@ fn locks_work_for_threads_that_never_stay_on_a_cpu() {
     conformance::mutex::<P, hticket::HTicketLs<P>, System>();
 }
 
-/// The same on the CPUs of this machine, as the user declares them. The holder and every other waiter are on a big core.
+/// The same on the CPUs of this machine, as the user declares them. The holder and every other waiter are on a big
+/// core.
 #[test]
 fn declared_kinds_are_followed() {
     let Some(cpus) = two_cpus("declared_kinds_are_followed") else { return };

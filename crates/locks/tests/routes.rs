@@ -82,8 +82,8 @@ fn ron_ticket_goes_on_from_where_the_holder_was_served() {
     assert_eq!(*order.lock().unwrap(), [0, 1, 3, 2]);
 }
 
-/// One thread on each CPU, or two, that come and go as they run; holders move to other CPUs. `crates/conformance` says what
-/// is checked.
+/// One thread on each CPU, or two, that come and go as they run; holders move to other CPUs. `crates/conformance` says
+/// what is checked.
 #[test]
 fn ron_comes_round() {
     fn riders(threads: u32, rounds: usize) -> Vec<Rider> {
@@ -151,8 +151,8 @@ fn locks_work_for_threads_that_never_stay_on_a_cpu() {
     conformance::mutex::<P, Queues<P, 3>, System>();
 }
 
-/// The same on the CPUs of this machine, along the route that the user declares. The holder and the first waiter are on one
-/// CPU, the last waiter on the other.
+/// The same on the CPUs of this machine, along the route that the user declares. The holder and the first waiter are on
+/// one CPU, the last waiter on the other.
 #[test]
 fn declared_routes_are_followed() {
     fn check<L: RawLock<Native>>(cpus: &[usize; 2], waiters: &[usize], expected: &[usize]) {

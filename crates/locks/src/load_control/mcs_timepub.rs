@@ -6,18 +6,19 @@
 //! Each waiter publishes the time at which it last looked. A release passes over the waiters that have not looked for a
 //! while, because they have lost their CPU, and over those that have given up; it tells them that they are out of the
 //! queue. Who comes back then queues anew. So no hand-off waits for a thread that does not run, and a waiter can leave
-//! at any time: its node stays behind until a release has passed it, so that a thread that gives up time and again while
-//! one holder is inside leaves that many nodes. Fairness: long-term: one that
+//! at any time: its node stays behind until a release has passed it, so that a thread that gives up time and again
+//! while one holder is inside leaves that many nodes. Fairness: long-term: one that
 //! has waited for long insists; else first come, first served among the waiters that run.
-//! Space: one pointer, plus a node per acquisition that lives until the release, that of an abandoned one until the next
-//! release of the lock. Hand-off: the holder writes the status of the next waiter that runs. Each waiter spins on its own
-//! line.
+//! Space: one pointer, plus a node per acquisition that lives until the release, that of an abandoned one until the
+//! next release of the lock. Hand-off: the holder writes the status of the next waiter that runs. Each waiter spins on
+//! its own line.
 //!
-//! Deviations. The paper's lock records when the holder entered, so that a waiter can leave the CPU to a holder that has
-//! been inside for too long; here the waiter goes by the time that it has waited itself, which spares the lock a word and
-//! the holder a look at the clock. Meanwhile it has abandoned its node, as in the paper, and it claims its place again
-//! when it comes back, unless it has been passed over. The paper's waiters may be passed over without end, as they are with
-//! many more threads than CPUs; here one that has waited for long insists, and the hand-off then waits for it.
+//! Deviations. The paper's lock records when the holder entered, so that a waiter can leave the CPU to a holder that
+//! has been inside for too long; here the waiter goes by the time that it has waited itself, which spares the lock a
+//! word and the holder a look at the clock. Meanwhile it has abandoned its node, as in the paper, and it claims its
+//! place again when it comes back, unless it has been passed over. The paper's waiters may be passed over without end,
+//! as they are with many more threads than CPUs; here one that has waited for long insists, and the hand-off then waits
+//! for it.
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::parameters::{Default, Parameter, Parameters, Setting, Values};
@@ -42,7 +43,8 @@ const INSISTENT: usize = usize::MAX;
 
 /// The times of the lock.
 pub trait Times: Send + Sync + 'static {
-    /// A waiter that has not published its time for so long is taken for one without a CPU; it publishes twice as often.
+    /// A waiter that has not published its time for so long is taken for one without a CPU; it publishes twice as
+    /// often.
     const UPDATE_DELAY: Ns;
     /// How long a waiter waits before it leaves the CPU, and then at most stays away at a time: the longest critical
     /// section of a holder that has not lost its CPU.
@@ -52,7 +54,8 @@ pub trait Times: Send + Sync + 'static {
     /// The most nodes that a release lets go while it is still looking for a waiter: their owners may queue anew behind
     /// its back, and it would never come to the end.
     const MOST_LET_GO: u32;
-    /// A waiter that has waited for so long in all insists: it publishes a time that is never stale, and is not passed over.
+    /// A waiter that has waited for so long in all insists: it publishes a time that is never stale, and is not passed
+    /// over.
     const INSISTS_AFTER: Ns;
 }
 
@@ -94,8 +97,8 @@ impl<P: Platform> Context for Node<P> {
 
     #[inline]
     fn is_reusable(&self) -> bool {
-        // ORDER(out): Acquire pairs with the Release in `let_go`, after which nobody looks at the node: the link of this use,
-        // and the look at it, come before the next use makes it null.
+        // ORDER(out): Acquire pairs with the Release in `let_go`, after which nobody looks at the node: the link of
+        // this use, and the look at it, come before the next use makes it null.
         self.status.load(Ordering::Acquire) == OUT
     }
 }
@@ -171,7 +174,7 @@ impl<P: Platform> Node<P> {
             if left != 0 && now < leave_at {
                 continue;
             }
-            // Relaxed, here and below: the owner tells only that it does not wait, or waits again; its node is linked.
+            // Relaxed, as when it waits again: the owner tells only whether it waits; its node is linked.
             if self.status.compare_exchange(WAITING, ABANDONED, Ordering::Relaxed).is_err() {
                 continue;
             }
@@ -391,7 +394,7 @@ unsafe impl<P: Platform, T: Times> TryLock<P> for McsTp<P, T> {
 // SAFETY: an abandoned node is never granted the lock.
 unsafe impl<P: Platform, T: Times> TimedLock<P> for McsTp<P, T> {
     unsafe fn lock_until(&self, cx: &Node<P>, deadline: Deadline) -> bool {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         if unsafe { self.try_lock(cx) } {
             return true;
         }

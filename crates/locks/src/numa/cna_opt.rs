@@ -5,15 +5,16 @@
 //! Three things differ from [`super::cna`]:
 //! - A node says on which NUMA node the *next* waiter runs, which that one has written there when it linked in. So the
 //!   holder does not fetch the line of a waiter only to know where it runs.
-//! - *Shuffle reduction*: while nobody is in the secondary queue, most hand-offs go to the next waiter, whoever it is; only
-//!   one in `SHUFFLE` looks for a local one. Where few compete, moving waiters to and fro costs more than it saves.
+//! - *Shuffle reduction*: while nobody is in the secondary queue, most hand-offs go to the next waiter, whoever it is;
+//!   only one in `SHUFFLE` looks for a local one. Where few compete, moving waiters to and fro costs more than it
+//!   saves.
 //! - A countdown of hand-offs, drawn at random when it has run out, stands for a random number at each of them.
 //!
 //! Fairness, space, hand-off and waiting: as CNA.
 //!
 //! Deviations: the paper has the NUMA node in the low bits of the link, which limits the number of nodes, and keeps the
-//! countdown in the thread; here it is the context's, and whoever calls the lock gives a thread the same context again and
-//! again. How often the lock looks for a local waiter is as in its authors' patches for Linux.
+//! countdown in the thread; here it is the context's, and whoever calls the lock gives a thread the same context again
+//! and again. How often the lock looks for a local waiter is as in its authors' patches for Linux.
 
 use super::cna::{threshold, Cna, Node};
 use crate::info::LockInfo;
@@ -22,7 +23,8 @@ use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use core::ptr::null_mut;
 use lockswap_platform::{AtomicInt, Ordering, Platform};
 
-/// The lock: one word. After less than `THRESHOLD` hand-offs, half of that on average, it is the secondary queue's turn.
+/// The lock: one word. After less than `THRESHOLD` hand-offs, half of that on average, it is the secondary queue's
+/// turn.
 #[repr(transparent)]
 pub struct CnaOptLock<P: Platform, const THRESHOLD: u32, const SHUFFLE: u32> {
     plain: Cna<P>,
@@ -60,7 +62,7 @@ unsafe impl<P: Platform, const THRESHOLD: u32, const SHUFFLE: u32> RawLock<P> fo
 
     #[inline]
     unsafe fn lock(&self, cx: &Node<P>) {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.plain.lock(cx) };
     }
 
@@ -71,13 +73,14 @@ unsafe impl<P: Platform, const THRESHOLD: u32, const SHUFFLE: u32> RawLock<P> fo
 
     #[inline]
     unsafe fn unlock_alone(&self, cx: &Node<P>) -> bool {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.plain.unlock_alone(cx) }
     }
 
     #[inline]
     unsafe fn hand_over(&self, cx: &Node<P>) {
-        // SAFETY: as for this call; all other nodes are waiters, whose nodes stay until they are granted the lock.
+        // SAFETY: the caller keeps the contract of the call; all other nodes are waiters, whose nodes stay until they
+        // are granted the lock.
         unsafe {
             if self.plain.granted_without_successor(cx) {
                 return;
@@ -116,7 +119,7 @@ unsafe impl<P: Platform, const THRESHOLD: u32, const SHUFFLE: u32> RawLock<P> fo
 unsafe impl<P: Platform, const THRESHOLD: u32, const SHUFFLE: u32> TryLock<P> for CnaOptLock<P, THRESHOLD, SHUFFLE> {
     #[inline]
     unsafe fn try_lock(&self, cx: &Node<P>) -> bool {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.plain.try_lock(cx) }
     }
 }

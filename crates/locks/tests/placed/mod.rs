@@ -1,5 +1,5 @@
-//! The hardware, but every thread says itself where it runs: orders of service can then be checked on any machine. Or it
-//! never stays anywhere.
+//! The hardware, but every thread says itself where it runs: orders of service can then be checked on any machine. Or
+//! it never stays anywhere.
 
 pub mod riders;
 
@@ -156,9 +156,9 @@ pub fn soon_asleep() {
     Native::allow_yields(false);
 }
 
-/// The order in which `waiters`, who have come one after the other, are served after a holder at `holder`. `go` brings a
-/// thread to its place; `rest` lets those who have come wait; `acquire` is told which waiter calls it, and has a fresh
-/// context, which serves one acquisition and lives for ever.
+/// The order in which `waiters`, who have come one after the other, are served after a holder at `holder`. `go` brings
+/// a thread to its place; `rest` lets those who have come wait; `acquire` is told which waiter calls it, and has a
+/// fresh context, which serves one acquisition and lives for ever.
 pub fn order_through<P: Platform, L: RawLock<P>, W: Copy + Sync>(
     go: impl Fn(W) + Sync,
     rest: impl Fn(&Crew),
