@@ -1,6 +1,6 @@
 //! RON-ticket (Lo et al., OSDI 2023, algorithm 2): RON for more threads than CPUs; those on one CPU queue up.
 //!
-//!   nWait:      the holder and all waiters
+//!   nWait:      the holder and all waiters | ROUTED
 //!   WaitArray:  [0: ticket 4, grant 4]->[1: ticket 9, grant 7]-> ...     one element for each CPU, in TSP order
 //!
 //! A thread that is not alone draws a ticket on its CPU. The holder looks through WaitArray in TSP order, from the
@@ -13,7 +13,8 @@
 //! for which the release then waits, as in the paper. A thread finds nWait 0 only if nobody waits.
 //!
 //! Deviations. A thread's TSP_ID is read when it draws its ticket, not once in its life. The element where the lock is
-//! on its way has a mark, HERE, so that a holder that has moved goes on from there. Tickets begin with 0, not 1.
+//! on its way has a mark, HERE, so that a holder that has moved goes on from there; nWait says by ROUTED whether there
+//! is one, which spares a holder that found the lock free a look at all elements. Tickets begin with 0, not 1.
 
 use super::{per_line, tsp_order, PerCpu, ROOM_FOR_PAIRS};
 use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
@@ -29,6 +30,12 @@ struct TicketLock<P: Platform> {
     /// Tickets that were granted the lock, times [`GRANT`], and [`HERE`]. Only holders write it.
     grant: P::U32,
 }
+
+/// In nWait: an element has the mark [`HERE`], because the holder was granted the lock. Only holders write it. Where it is
+/// all that is left, the holder is about to remove both.
+const ROUTED: u32 = 1;
+/// In nWait: one thread.
+const ONE: u32 = 2;
 
 /// The holder was granted the lock here.
 const HERE: u32 = 1;
@@ -65,11 +72,12 @@ impl<P: Platform, const N: usize> Queues<P, N> {
         });
     }
 
-    /// `spin_unlock` of the paper, lines 14 to 19: somebody waits.
+    /// `spin_unlock` of the paper, lines 14 to 19: nWait was `n_wait`, because somebody waits, or this holder was granted
+    /// the lock.
     #[cold]
     #[inline(never)]
-    fn hand_over(&self) {
-        // Relaxed, but for the last store: only holders write `grant`, and each has synchronised with the one before.
+    fn hand_over(&self, n_wait: u32) {
+        // Relaxed, here and below: only holders write `grant` and ROUTED, and each has synchronised with the one before.
         let holders = |tsp_id: &usize| {
             let grant = &self.wait_array.at::<P>(*tsp_id).grant;
             let found = grant.load(Ordering::Relaxed);
@@ -78,10 +86,19 @@ impl<P: Platform, const N: usize> Queues<P, N> {
             }
             found & HERE != 0
         };
-        // The lock goes on from where its holder was granted it: nearly always the CPU that the holder is still on. A
-        // holder that found the lock free goes on from its CPU.
-        let here = P::rank() as usize;
-        let at = tsp_order::<P>(here).find(holders).unwrap_or(here);
+        let mut at = P::rank() as usize;
+        if n_wait & ROUTED == 0 {
+            // This holder found the lock free, and begins the way at its CPU.
+            self.n_wait.fetch_or(ROUTED, Ordering::Relaxed);
+        } else {
+            // The lock goes on from where its holder was granted it: nearly always the CPU that the holder is still on.
+            at = tsp_order::<P>(at).find(holders).unwrap_or(at);
+            // ORDER(hand-off): Release as in `unlock`.
+            // LAST: the lock may be destroyed after this exchange. If it fails, somebody has come.
+            if n_wait == ONE | ROUTED && self.n_wait.try_change(ROUTED, 0, Ordering::Release) {
+                return;
+            }
+        }
         // Relaxed: any number of tickets that is not that of grants tells of a waiter.
         let has_waiter = |tsp_id: &usize| {
             let TicketLock { ticket, grant } = self.wait_array.at::<P>(*tsp_id);
@@ -121,8 +138,8 @@ unsafe impl<P: Platform, const N: usize> RawLock<P> for Queues<P, N> {
     #[inline]
     unsafe fn lock(&self, (): &()) {
         // Line 6.
-        // ORDER(hand-off): Acquire pairs with the Release in `unlock` that made nWait 0.
-        if self.n_wait.fetch_add(1, Ordering::Acquire) != 0 {
+        // ORDER(hand-off): Acquire pairs with the Release in `unlock` or `hand_over` that made nWait 0.
+        if self.n_wait.fetch_add(ONE, Ordering::Acquire) != 0 {
             self.wait();
         }
     }
@@ -131,9 +148,10 @@ unsafe impl<P: Platform, const N: usize> RawLock<P> for Queues<P, N> {
     unsafe fn unlock(&self, (): &()) {
         // Line 13.
         // ORDER(hand-off): Release pairs with the Acquire of the next acquisition; publishes the critical section.
-        // LAST: the lock may be destroyed after this access if nobody waits.
-        if self.n_wait.fetch_sub(1, Ordering::Release) != 1 {
-            self.hand_over();
+        // LAST: the lock may be destroyed after this access if nWait was ONE.
+        let n_wait = self.n_wait.fetch_sub(ONE, Ordering::Release);
+        if n_wait != ONE {
+            self.hand_over(n_wait);
         }
     }
 }
@@ -142,8 +160,8 @@ unsafe impl<P: Platform, const N: usize> RawLock<P> for Queues<P, N> {
 unsafe impl<P: Platform, const N: usize> TryLock<P> for Queues<P, N> {
     #[inline]
     unsafe fn try_lock(&self, (): &()) -> bool {
-        // ORDER(hand-off): Acquire pairs with the Release in `unlock`.
-        self.n_wait.try_change(0, 1, Ordering::Acquire)
+        // ORDER(hand-off): as in `lock`.
+        self.n_wait.try_change(0, ONE, Ordering::Acquire)
     }
 }
 
