@@ -11,7 +11,8 @@ use lockswap_check::explore::{Explore, Virtual};
 use lockswap_check::runner::{self, Budget};
 use lockswap_check::subjects::Subject;
 use lockswap_check::weak::{Modelled, Weak};
-use lockswap_conformance::{self as conformance, small, Threads};
+use lockswap_conformance::system::System;
+use lockswap_conformance::{self as conformance, small};
 use lockswap_locks::info::LockInfo;
 use lockswap_locks::parameters::Parameters;
 use lockswap_locks::registry::Role;
@@ -22,22 +23,6 @@ use lockswap_platform::{CoreKind, Native, Platform};
 use lockswap_sim::{attempt, Machine, Sim, Simulated};
 use lockswap_workloads::crew::{gather, Phase, Timing};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-struct StdThreads;
-
-impl Threads for StdThreads {
-    fn run<'a>(bodies: Vec<Box<dyn FnOnce() + Send + 'a>>) {
-        std::thread::scope(|scope| {
-            for body in bodies {
-                scope.spawn(body);
-            }
-        });
-    }
-
-    fn settle() {
-        std::thread::sleep(std::time::Duration::from_millis(30));
-    }
-}
 
 /// What the catalogue, the conformance suite, the checkers and the simulator make of a line.
 struct Example {
@@ -73,7 +58,7 @@ macro_rules! examples {
                 id: $id,
                 info: <Lock<Native> as RawLock<Native>>::INFO,
                 parameters: <Lock<Native> as RawLock<Native>>::PARAMETERS,
-                hardware: conformance::mutex::<Native, Lock<Native>, StdThreads>,
+                hardware: conformance::mutex::<Native, Lock<Native>, System>,
                 subject: || subject!($id, "", Lock),
                 simulated: acquisitions::<Lock<Sim>>,
             }

@@ -203,19 +203,13 @@ fn threads(given: &[u32]) -> Vec<usize> {
 
 /// The locks to measure: the `baselines`, then those that are `wanted`, or else the `standard` ones; all where there are none.
 fn locks(role: Role, wanted: &[String], baselines: &[&str], standard: &[&str]) -> Result<Vec<String>, UserError> {
-    let owned = |lock: &str| lock.to_owned();
-    let chosen: Vec<String> = match (wanted.is_empty(), standard.is_empty()) {
-        (false, _) => wanted.iter().map(|lock| selection::named(role, lock)).collect::<Result<_, _>>()?,
-        (true, false) => standard.iter().copied().map(owned).collect(),
-        (true, true) => registry::ids(role).map(owned).collect(),
+    let chosen: Vec<&str> = match (wanted.is_empty(), standard.is_empty()) {
+        (false, _) => wanted.iter().map(String::as_str).collect(),
+        (true, false) => standard.to_vec(),
+        (true, true) => registry::ids(role).collect(),
     };
-    let mut locks: Vec<String> = Vec::new();
-    for lock in baselines.iter().copied().map(owned).chain(chosen) {
-        if !locks.contains(&lock) {
-            locks.push(lock);
-        }
-    }
-    Ok(locks)
+    let chosen = selection::all_named(role, chosen)?.into_iter().filter(|lock| !baselines.contains(&lock.as_str()));
+    Ok(baselines.iter().copied().map(str::to_owned).chain(chosen).collect())
 }
 
 /// Variables of our own environment that must not change what is measured.

@@ -142,8 +142,20 @@ pub fn named(role: Role, text: &str) -> Result<String, UserError> {
     read(role, text.trim()).map(|named| named.to_string())
 }
 
-/// The same, with what is known of the lock.
-pub fn read(role: Role, text: &str) -> Result<Named<'_>, UserError> {
+/// The locks that these texts name in this role, each lock once: of several names for it the first stays.
+pub fn all_named<T: AsRef<str>>(role: Role, texts: impl IntoIterator<Item = T>) -> Result<Vec<String>, UserError> {
+    let mut locks: Vec<Named> = Vec::new();
+    for text in texts {
+        let lock = read(role, text.as_ref().trim())?;
+        if !locks.iter().any(|known| known.is_same_as(&lock)) {
+            locks.push(lock);
+        }
+    }
+    Ok(locks.iter().map(Named::to_string).collect())
+}
+
+/// The same as [`named`], with what is known of the lock.
+pub fn read(role: Role, text: &str) -> Result<Named, UserError> {
     parameters::read(role, text).map_err(|wrong| {
         let Wrong::NoLock(id) = wrong else {
             let remedy = format!("'lockswap list {}' shows its parameters", text.split(':').next().unwrap_or_default());
@@ -241,6 +253,9 @@ mod tests {
         assert_eq!(named(Role::Mutex, "ASL:fifo=cna:max-window=1ms").unwrap(), "asl-cna:max-window=1ms");
         assert_eq!(named(Role::Mutex, "asl:fifo=cna").unwrap(), "asl-cna");
         assert!(named(Role::Mutex, "asl:max-window=1").unwrap_err().to_string().contains("max-window=1: give a time"));
+        let all =
+            all_named(Role::Mutex, ["cna", " CNA:threshold=9 ", "cna:threshold=09", "cna:threshold=65535"]).unwrap();
+        assert_eq!(all, ["cna", "cna:threshold=9"]);
         let selection = Selection::named(Some("asl:max-window=1ms".into()), None, None).unwrap();
         assert!(selection.asks().kind && selection.ids()[0] == "asl:max-window=1ms");
     }

@@ -3,7 +3,7 @@
 use crate::duration::{as_option, within};
 use crate::error::{UserError, USAGE};
 use crate::outputs::{OutputArgs, Outputs, Wanted};
-use crate::selection::{named, Selection, PLAIN, VARIABLES};
+use crate::selection::{all_named, Selection, PLAIN, VARIABLES};
 use crate::terminal;
 use anyhow::Context;
 use lockswap_experiment::hardware::child::Environment;
@@ -166,12 +166,7 @@ fn subjects(args: &TortureArgs) -> Result<Vec<(Role, String)>, UserError> {
         if everything {
             subjects.extend(registry::ids(role).map(|id| (role, id.to_owned())));
         }
-        for id in ids {
-            let subject = (role, named(role, id)?);
-            if !subjects.contains(&subject) {
-                subjects.push(subject);
-            }
-        }
+        subjects.extend(all_named(role, ids)?.into_iter().map(|lock| (role, lock)));
     }
     Ok(subjects)
 }

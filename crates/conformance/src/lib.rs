@@ -8,6 +8,7 @@ mod mutex;
 pub mod routed;
 mod rwlock;
 pub mod small;
+pub mod system;
 
 pub use mutex::{alone, mutex, spin, Lock};
 pub use rwlock::rwlock;

@@ -336,13 +336,14 @@ fn lets_others_in<P: Platform, L: RawRwLock<P>, T: Threads>() {
     const READERS: usize = 3;
     for preference in PREFERENCES {
         let lock = L::new();
-        let over = AtomicBool::new(false);
+        let (begun, over) = (AtomicUsize::new(0), AtomicBool::new(false));
         let mut bodies: Vec<Box<dyn FnOnce() + Send>> = (0..READERS)
             .map(|_| {
-                let (lock, over) = (&lock, &over);
+                let (lock, begun, over) = (&lock, &begun, &over);
                 Box::new(move || {
                     while !over.load(SeqCst) {
                         assert!(lock.read(preference, None));
+                        begun.fetch_add(1, SeqCst);
                         P::spin_map_until(deadline::<P>(200_000), || None::<()>);
                         // SAFETY: held shared.
                         unsafe { lock.unlock_read(preference) };
@@ -351,7 +352,7 @@ fn lets_others_in<P: Platform, L: RawRwLock<P>, T: Threads>() {
             })
             .collect();
         bodies.push(Box::new(|| {
-            T::settle();
+            P::spin_map(|| (begun.load(SeqCst) >= READERS).then_some(()));
             for limit in [Some(60_000_000_000), None] {
                 let preferred = preference == Preference::Writers;
                 let limit = if preferred { limit } else { Some(2_000_000) };
@@ -372,17 +373,18 @@ fn lets_others_in<P: Platform, L: RawRwLock<P>, T: Threads>() {
     }
     for preference in PREFERENCES {
         let lock = L::new();
-        let over = AtomicBool::new(false);
+        let (begun, over) = (AtomicBool::new(false), AtomicBool::new(false));
         let write = || {
             while !over.load(SeqCst) {
                 assert!(lock.write(None));
+                begun.store(true, SeqCst);
                 P::relax(200);
                 // SAFETY: held exclusively.
                 unsafe { lock.unlock_write(preference) };
             }
         };
         let read = || {
-            T::settle();
+            P::spin_map(|| begun.load(SeqCst).then_some(()));
             for _ in 0..20 {
                 let entered = lock.read(preference, Some(deadline::<P>(60_000_000_000)));
                 assert!(entered, "{}: writers starve a reader", L::INFO.id);

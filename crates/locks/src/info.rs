@@ -128,8 +128,8 @@ impl Timed {
 /// Whether the waiter of the highest real-time priority can be served first, as POSIX demands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByPriority {
-    /// Waiters sleep on one word, and the kernel wakes the one of the highest priority; one that has not gone to sleep yet
-    /// may overtake.
+    /// Waiters sleep on one word, and the kernel wakes the one of the highest priority; one that has not gone to sleep
+    /// yet may overtake.
     Kernel,
     /// A release leaves the lock free although others wait, so that a waiter outside their queue can take it.
     Barging,
@@ -213,22 +213,23 @@ pub struct LockInfo {
     /// What the lock asks about CPUs, so that nobody reads the machine for one that does not care: the test
     /// `crates/locks/tests/asks.rs` compares this with what locks do.
     pub asks: Asks,
-    /// Whether real-time waiters can be served by priority: `crates/locks/tests/priorities.rs` compares mutexes with this.
+    /// Whether real-time waiters can be served by priority: `crates/locks/tests/priorities.rs` compares mutexes with
+    /// this.
     pub by_priority: ByPriority,
     /// Whether the lock stays fast with more running threads than CPUs: no hand-off has to wait for a thread that spins
     /// without a CPU.
     ///
-    /// That is so where whoever runs may take a free lock, be the others asleep or not. With `lockswap bench oversub`, 16
-    /// or 32 threads on 2 CPUs, an acquisition of a spinning lock that keeps up takes at most 2.4 of glibc's time, that of
-    /// any other, but for `fissile` and `hbo`, 4 (`mcs-timepub`), 8 (`ahmcs`) or 16 to 900. 10,000 threads that queue for a
-    /// held lock that keeps up are served within seconds; that is why `fissile` and `hbo`, where thousands of waiters
-    /// queue, do not count as such.
+    /// That is so where whoever runs may take a free lock, be the others asleep or not. With `lockswap bench oversub`,
+    /// 16 or 32 threads on 2 CPUs, an acquisition of a spinning lock that keeps up takes at most 2.4 of glibc's time,
+    /// that of any other, but for `fissile` and `hbo`, 4 (`mcs-timepub`), 8 (`ahmcs`) or 16 to 900. 10,000 threads that
+    /// queue for a held lock that keeps up are served within seconds; that is why `fissile` and `hbo`, where thousands
+    /// of waiters queue, do not count as such.
     pub keeps_up: bool,
 }
 
 impl LockInfo {
-    /// What holds for most locks, and what a lock's own facts begin from: it asks nothing, serves nobody by priority, and
-    /// does not keep up.
+    /// What holds for most locks, and what a lock's own facts begin from: it asks nothing, serves nobody by priority,
+    /// and does not keep up.
     pub const PLAIN: Self = LockInfo {
         id: "",
         family: Family::Flat,

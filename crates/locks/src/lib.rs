@@ -1,7 +1,7 @@
 //! The lock algorithms: one file each, generic over the [`Platform`] they run on.
 //!
-//! [`RawLock`] is what every algorithm implements; what it can do beyond that is a trait of its own. The catalogue is in
-//! [`registry`].
+//! [`RawLock`] is what every algorithm implements; what it can do beyond that is a trait of its own. The catalogue is
+//! in [`registry`].
 #![no_std]
 
 pub mod adaptive;
@@ -27,8 +27,8 @@ use parameters::Parameters;
 
 /// What an acquisition brings along: the queue node of a queue lock, or `()`.
 ///
-/// A context serves one acquisition at a time, from the call of `lock` to the return of `unlock`, and stays where it is.
-/// Its memory must remain a context of the same type for as long as any thread might still look at it: until
+/// A context serves one acquisition at a time, from the call of `lock` to the return of `unlock`, and stays where it
+/// is. Its memory must remain a context of the same type for as long as any thread might still look at it: until
 /// [`Context::is_reusable`] for a lock that says so, else until `unlock` has returned.
 pub trait Context: Send + Sync + 'static {
     /// A context that has not been used.
@@ -47,8 +47,9 @@ impl Context for () {
 ///
 /// # Safety
 /// Between the return of an acquisition and the call of the matching `unlock`, no other acquisition returns; everything
-/// before `unlock` happens-before the return of the next acquisition. Once `unlock` lets another thread acquire, the lock
-/// is not accessed any more by the thread that released it: its memory may be gone. (A lock that is not quiet yet may be.)
+/// before `unlock` happens-before the return of the next acquisition. Once `unlock` lets another thread acquire, the
+/// lock is not accessed any more by the thread that released it: its memory may be gone. (A lock that is not quiet yet
+/// may be.)
 pub unsafe trait RawLock<P: Platform>: Send + Sync + Sized + 'static {
     /// What is known about the lock.
     const INFO: LockInfo;
@@ -77,14 +78,14 @@ pub unsafe trait RawLock<P: Platform>: Send + Sync + Sized + 'static {
     /// `cx` is reusable, serves no other acquisition, and fulfils the contract of [`Context`].
     unsafe fn lock(&self, cx: &Self::Ctx);
 
-    /// Releases the lock. A lock has this method of its own, or [`RawLock::unlock_alone`] and [`RawLock::hand_over`], of which
-    /// the provided one is made.
+    /// Releases the lock. A lock has this method of its own, or [`RawLock::unlock_alone`] and [`RawLock::hand_over`],
+    /// of which the provided one is made.
     ///
     /// # Safety
     /// The lock is held through `cx`. Another thread than the one that acquired it may release it.
     #[inline]
     unsafe fn unlock(&self, cx: &Self::Ctx) {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe {
             if !self.unlock_alone(cx) {
                 self.hand_over(cx);
@@ -100,12 +101,12 @@ pub unsafe trait RawLock<P: Platform>: Send + Sync + Sized + 'static {
     /// As for [`RawLock::unlock`].
     #[inline]
     unsafe fn unlock_to_wait(&self, cx: &Self::Ctx) {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.unlock(cx) };
     }
 
-    /// Whether somebody waits to whom [`RawLock::hand_over`] is sure to grant the lock, so that [`RawLock::unlock_alone`] would
-    /// fail; no if in doubt. The provided method always says no.
+    /// Whether somebody waits to whom [`RawLock::hand_over`] is sure to grant the lock, so that
+    /// [`RawLock::unlock_alone`] would fail; no if in doubt. The provided method always says no.
     ///
     /// # Safety
     /// As for [`RawLock::unlock`].
@@ -116,7 +117,8 @@ pub unsafe trait RawLock<P: Platform>: Send + Sync + Sized + 'static {
     }
 
     /// Releases the lock if nobody waits for it, and returns whether it did. A lock with a context has this method and
-    /// [`RawLock::hand_over`], so that a caller can keep the uncontended path short. The provided method never releases.
+    /// [`RawLock::hand_over`], so that a caller can keep the uncontended path short. The provided method never
+    /// releases.
     ///
     /// # Safety
     /// As for [`RawLock::unlock`]; on `false` the lock is still held.
@@ -132,7 +134,7 @@ pub unsafe trait RawLock<P: Platform>: Send + Sync + Sized + 'static {
     /// As for [`RawLock::unlock`].
     #[inline(always)]
     unsafe fn hand_over(&self, cx: &Self::Ctx) {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.unlock(cx) };
     }
 }
@@ -166,7 +168,8 @@ pub unsafe trait TimedLock<P: Platform>: TryLock<P> {
     }
 }
 
-/// A lock that can tell whether it is held. Its looks are `Relaxed`: the answer says nothing about what the lock protects.
+/// A lock that can tell whether it is held. Its looks are `Relaxed`: the answer says nothing about what the lock
+/// protects.
 pub trait IsHeld {
     /// Whether somebody holds the lock. Exact if no other thread uses the lock meanwhile.
     fn is_held(&self) -> bool;
@@ -182,7 +185,8 @@ pub enum Preference {
     Writers,
 }
 
-/// A lock with a shared (read) and an exclusive (write) mode.
+/// A lock with a shared (read) and an exclusive (write) mode. [`RawRwLock::is_write_locked`] and [`RawRwLock::is_free`]
+/// look with `Relaxed`: the answer says nothing about what the lock protects.
 ///
 /// # Safety
 /// A writer excludes everybody, readers exclude writers, and everything before an unlock happens-before the return of

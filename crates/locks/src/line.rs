@@ -4,8 +4,8 @@ use core::ops::Deref;
 
 /// A value that shares its cache line with nothing else.
 ///
-/// Of 64 bytes, although a prefetcher may fetch the other line of an aligned pair, too (adjacent-line prefetch): locks that
-/// keep a line for each group would take twice the memory, and a program may have a million of them.
+/// Of 64 bytes, although a prefetcher may fetch the other line of an aligned pair, too (adjacent-line prefetch): locks
+/// that keep a line for each group would take twice the memory, and a program may have a million of them.
 #[repr(C, align(64))]
 pub struct Line<T>(pub T);
 

@@ -1,5 +1,5 @@
-//! Words that may have been meant in the place of one that is not known, found without an allocation: the preload library
-//! asks before the program's own code runs.
+//! Words that may have been meant in the place of one that is not known, found without an allocation: the preload
+//! library asks before the program's own code runs.
 
 use core::fmt;
 use core::ops::Deref;
@@ -53,8 +53,8 @@ enum Nearness {
     Part,
 }
 
-/// The words of `known` that are nearest to `word`, if any are near; of equally near ones those that come first. Capitals do
-/// not count, nor whether `-` or `_` is written.
+/// The words of `known` that are nearest to `word`, if any are near; of equally near ones those that come first.
+/// Capitals do not count, nor whether `-` or `_` is written.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Nearest<'a> {
     let mut found = Nearest::default();
     let mut least = None;
@@ -112,9 +112,9 @@ impl Deref for Plain {
     }
 }
 
-/// How many characters must be put in, left out, exchanged for another or swapped with their neighbour to make one word of
-/// the other: the distance of Damerau (1964) and Levenshtein (1966), with each part changed at most once. Both words have at
-/// most [`LONGEST`] characters.
+/// How many characters must be put in, left out, exchanged for another or swapped with their neighbour to make one word
+/// of the other: the distance of Damerau (1964) and Levenshtein (1966), with each part changed at most once. Both words
+/// have at most [`LONGEST`] characters.
 fn slips(from: &[char], to: &[char]) -> usize {
     // Distances of all beginnings of `to` from a beginning of `from`: of this length, one shorter, two shorter.
     let mut rows = [[0; LONGEST + 1]; 3];

@@ -48,21 +48,46 @@ pub enum Default {
     Measured,
 }
 
+impl Default {
+    /// Whether it is this value, a time in ns or a number.
+    fn is(&self, value: u64) -> bool {
+        match *self {
+            Default::Time(ns) => ns == value,
+            Default::Number(number) => u64::from(number) == value,
+            Default::Lock(_) | Default::Measured => false,
+        }
+    }
+}
+
 impl fmt::Display for Default {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Default::Lock(value) => f.write_str(value),
-            Default::Time(ns) if ns % 1_000_000 == 0 => write!(f, "{}ms", ns / 1_000_000),
-            Default::Time(ns) if ns % 1_000 == 0 => write!(f, "{}us", ns / 1_000),
-            Default::Time(ns) => write!(f, "{ns}ns"),
+            Default::Time(ns) => write_duration(f, ns),
             Default::Number(number) => write!(f, "{number}"),
             Default::Measured => f.write_str("measured"),
         }
     }
 }
 
-/// The place of a parameter's value among the [`Platform::setting`]s of a process, which has one lock for its mutexes and
-/// one for its rwlocks. A parameter of the former shares its place with none of the latter.
+/// Writes a time as `parse_duration` reads it: in the largest unit of which it is a whole number.
+fn write_duration(f: &mut fmt::Formatter<'_>, ns: Ns) -> fmt::Result {
+    const UNITS: [(Ns, &str); 6] = [
+        (3_600_000_000_000, "h"),
+        (60_000_000_000, "m"),
+        (1_000_000_000, "s"),
+        (1_000_000, "ms"),
+        (1_000, "us"),
+        (1, "ns"),
+    ];
+    match UNITS.iter().find(|(unit, _)| ns != 0 && ns.is_multiple_of(*unit)) {
+        Some((unit, name)) => write!(f, "{}{name}", ns / unit),
+        None => f.write_str("0"),
+    }
+}
+
+/// The place of a parameter's value among the [`Platform::setting`]s of a process, which has one lock for its mutexes
+/// and one for its rwlocks. A parameter of the former shares its place with none of the latter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// `max-window`
@@ -170,6 +195,9 @@ pub const SPIN: Parameter = Parameter {
     source: "as long as a round trip through a sleep takes: Guiroux, Lachaize, Quema: ATC 2016, sec. 3.2",
 };
 
+/// The same for the waiters of an rwlock.
+pub const RW_SPIN: Parameter = Parameter { values: Values::Number(Setting::RwSpin, 0, 1_000_000, "looks"), ..SPIN };
+
 /// The looks of a waiter before it sleeps: [`SPIN`].
 pub fn spins<P: Platform>() -> u32 {
     Setting::Spin.looks::<P>()
@@ -230,16 +258,18 @@ const MOST: usize = 6;
 
 /// A lock with values for some of its parameters.
 #[derive(Clone, Copy, Debug)]
-pub struct Named<'a> {
+pub struct Named {
     /// The lock.
     pub entry: &'static Entry,
-    /// Each parameter that is given, its value, and how that was written.
-    given: [Option<(&'static Parameter, u64, &'a str)>; MOST],
+    /// The value of each of its parameters that has been given one.
+    values: [Option<u64>; MOST],
 }
 
-impl<'a> Named<'a> {
-    fn given(&self) -> impl Iterator<Item = (&'static Parameter, u64, &'a str)> + '_ {
-        self.given.iter().flatten().copied()
+impl Named {
+    /// The parameters that have been given a value.
+    fn given(&self) -> impl Iterator<Item = (&'static Parameter, u64)> + '_ {
+        let all = self.entry.parameters.iter().zip(self.values);
+        all.filter_map(|(parameter, value)| Some((parameter, value?)))
     }
 
     /// The value that is given for a setting: a time in ns, or a number.
@@ -249,14 +279,14 @@ impl<'a> Named<'a> {
 
     /// What has to be known to the locks as [`Platform::setting`]: places and values.
     pub fn settings(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
-        self.given().filter_map(|(parameter, value, _)| Some((parameter.setting()? as usize, value)))
+        self.given().filter_map(|(parameter, value)| Some((parameter.setting()? as usize, value)))
     }
 
-    /// Whether a waiter spins for as long as a round trip through a sleep takes ([`Platform::spins_before_park`]) before it
-    /// sleeps: the time is measured, and the user has not chosen another one.
+    /// Whether a waiter spins for as long as a round trip through a sleep takes ([`Platform::spins_before_park`])
+    /// before it sleeps: the time is measured, and the user has not chosen another one.
     pub fn asks_how_long_to_spin(&self) -> bool {
         match self.entry.parameters.iter().find(|parameter| parameter.key == SPIN.key) {
-            Some(spin) => spin.default == Default::Measured && !self.given().any(|(given, ..)| given.key == SPIN.key),
+            Some(spin) => spin.default == Default::Measured && !self.given().any(|(given, _)| given.key == SPIN.key),
             None => self.entry.info.waiting == WaitingPolicy::SpinThenPark && !self.entry.path.is_empty(),
         }
     }
@@ -264,6 +294,16 @@ impl<'a> Named<'a> {
     /// Whether no parameter has a value that is not part of the lock's id.
     pub fn is_plain(&self) -> bool {
         self.given().next().is_none()
+    }
+
+    /// Whether both are the same lock with the same values: one that is not given is the default.
+    pub fn is_same_as(&self, other: &Named) -> bool {
+        let chosen = |named: &Named| {
+            let chosen =
+                |(parameter, value): (&Parameter, Option<u64>)| value.filter(|value| !parameter.default.is(*value));
+            named.entry.parameters.iter().zip(named.values).map(chosen)
+        };
+        core::ptr::eq(self.entry, other.entry) && chosen(self).eq(chosen(other))
     }
 }
 
@@ -273,6 +313,15 @@ impl Parameter {
         match self.values {
             Values::Locks(_) => None,
             Values::Time(setting) | Values::Number(setting, ..) => Some(setting),
+        }
+    }
+
+    /// How `value` is written: each value in one way only.
+    fn text(&self, value: u64) -> Default {
+        match self.values {
+            Values::Time(_) => Default::Time(value),
+            // `read` lets no larger number through.
+            Values::Number(..) | Values::Locks(_) => Default::Number(value as u32),
         }
     }
 
@@ -288,11 +337,12 @@ impl Parameter {
     }
 }
 
-impl fmt::Display for Named<'_> {
-    /// As [`read`] reads it; a value that makes the lock another one of the catalogue is part of the id.
+impl fmt::Display for Named {
+    /// As [`read`] reads it, the same text for the same values, however they were written: in the order of the
+    /// catalogue, and a value that makes the lock another one of the catalogue is part of the id.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.entry.info.id)?;
-        self.given().try_for_each(|(parameter, _, text)| write!(f, ":{}={text}", parameter.key))
+        self.given().try_for_each(|(parameter, value)| write!(f, ":{}={}", parameter.key, parameter.text(value)))
     }
 }
 
@@ -344,7 +394,7 @@ impl fmt::Display for Wrong<'_> {
 ///
 /// # Errors
 /// What is wrong with the text.
-pub fn read(role: Role, text: &str) -> Result<Named<'_>, Wrong<'_>> {
+pub fn read(role: Role, text: &str) -> Result<Named, Wrong<'_>> {
     let (id, rest) = text.split_once(':').map_or((text, None), |(id, rest)| (id, Some(rest)));
     let found = registry::find(role, id).ok_or(Wrong::NoLock(id))?;
     let parts = || rest.into_iter().flat_map(|rest| rest.split(':'));
@@ -363,19 +413,18 @@ pub fn read(role: Role, text: &str) -> Result<Named<'_>, Wrong<'_>> {
             return Err(Wrong::Twice(parameter));
         }
     }
-    let mut named = Named { entry: entry.unwrap_or(found), given: [None; MOST] };
+    let mut named = Named { entry: entry.unwrap_or(found), values: [None; MOST] };
     for part in parts() {
         let (key, value) = part.split_once('=').ok_or(Wrong::Form(part))?;
         if parameter_of(found, key).is_some_and(|known| known.setting().is_none()) {
             continue;
         }
-        let parameter = parameter_of(named.entry, key).ok_or(Wrong::NoParameter(named.entry, key))?;
-        if named.given().any(|(given, ..)| given.key == parameter.key) {
-            return Err(Wrong::Twice(parameter));
-        }
+        let mut all = named.entry.parameters.iter().zip(&mut named.values);
+        let known = all.find(|(known, _)| registry::is_alike(known.key, key));
+        let (parameter, place) = known.ok_or(Wrong::NoParameter(named.entry, key))?;
         let number = parameter.read(value).ok_or(Wrong::NoValue(parameter, value))?;
-        if let Some(free) = named.given.iter_mut().find(|given| given.is_none()) {
-            *free = Some((parameter, number, value));
+        if place.replace(number).is_some() {
+            return Err(Wrong::Twice(parameter));
         }
     }
     Ok(named)
@@ -415,6 +464,44 @@ mod tests {
     }
 
     #[test]
+    fn one_value_is_written_in_one_way() {
+        for (given, shown) in [
+            ("asl:max-window=1000us", "asl:max-window=1ms"),
+            ("asl:max-window=0.001s", "asl:max-window=1ms"),
+            ("asl:max-window=1001us", "asl:max-window=1001us"),
+            ("asl:max-window=1500ns", "asl:max-window=1500ns"),
+            ("asl:max-window=120s", "asl:max-window=2m"),
+            ("asl:max-window=90s", "asl:max-window=90s"),
+            ("asl:max-window=60m", "asl:max-window=1h"),
+            ("asl:max-window=0ms", "asl:max-window=0"),
+            ("cna:threshold=0255", "cna:threshold=255"),
+            ("cna:threshold=+255", "cna:threshold=255"),
+            ("cna:threshold=65535", "cna:threshold=65535"),
+            ("cna-opt:shuffle=3:threshold=255", "cna-opt:threshold=255:shuffle=3"),
+        ] {
+            let named = read(Role::Mutex, given).expect(given);
+            assert_eq!(named.to_string(), shown);
+            let again = read(Role::Mutex, shown).expect(shown);
+            assert_eq!(again.to_string(), shown);
+            assert!(again.settings().eq(named.settings()), "{given}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_the_default_makes_no_other_lock() {
+        let same = |one, other| {
+            let [one, other] = [one, other].map(|text| read(Role::Mutex, text).expect(text));
+            assert_eq!(one.is_same_as(&other), other.is_same_as(&one));
+            one.is_same_as(&other)
+        };
+        assert!(
+            same("cna", "cna") && same("cna", "CNA:threshold=65535") && same("cna:threshold=9", "cna:threshold=09")
+        );
+        assert!(same("asl:max-window=100ms:fifo=cna", "asl-cna"));
+        assert!(!same("cna", "cna:threshold=9") && !same("cna", "cna-opt") && !same("mcs_stp", "mcs_stp:spin=500"));
+    }
+
+    #[test]
     fn nonsense_is_refused_with_what_would_do() {
         assert!(matches!(read(Role::RwLock, "asl"), Err(Wrong::NoLock("asl"))));
         assert!(matches!(read(Role::Mutex, ":fifo=cna"), Err(Wrong::NoLock(""))));
@@ -442,7 +529,16 @@ mod tests {
         {
             assert_eq!(read(Role::Mutex, lock).unwrap().asks_how_long_to_spin(), asks, "{lock}");
         }
-        for (lock, asks) in [("shfllock-rw", true), ("rw-futex", false), ("bravo", false), ("pthread", false)] {
+        for (lock, asks) in [
+            ("shfllock-rw", true),
+            ("cohort-rw", true),
+            ("cohort-rw:patience=9", true),
+            ("cohort-rw:spin=9", false),
+            ("phase-fair", false),
+            ("rw-futex", false),
+            ("bravo", false),
+            ("pthread", false),
+        ] {
             assert_eq!(read(Role::RwLock, lock).unwrap().asks_how_long_to_spin(), asks, "{lock}");
         }
         for (text, looks) in [("1", Some(1)), ("1000000", Some(1_000_000))] {

@@ -147,8 +147,8 @@ macro_rules! for_each_lock {
 pub const PTHREAD: &str = "pthread";
 /// Loads the preload library and forwards every call to glibc: shows the price of interposition.
 pub const INTERPOSED_PTHREAD: &str = "interposed-pthread";
-/// Loads the preload library and turns default mutexes into glibc's adaptive ones; the name is that of Guiroux, Lachaize,
-/// Quema: Multicore Locks: The Case Is Not Closed Yet, USENIX ATC 2016.
+/// Loads the preload library and turns default mutexes into glibc's adaptive ones; the name is that of Guiroux,
+/// Lachaize, Quema: Multicore Locks: The Case Is Not Closed Yet, USENIX ATC 2016.
 pub const PTHREAD_ADAPTIVE: &str = "pthreadadapt";
 
 /// Whether mutexes stay glibc's when `id` is chosen for them; rwlocks and spinlocks then do so by default.

@@ -1,7 +1,7 @@
 //! How a queue lock's waiter waits on its own status word: a type parameter of the lock.
 
 use crate::info::WaitingPolicy;
-use crate::parameters::{self, spins, Parameters};
+use crate::parameters::{self, Parameters, Setting};
 use lockswap_platform::{AtomicInt, Ordering, Platform};
 
 /// Status of a waiter in the queue.
@@ -58,12 +58,12 @@ impl Waiting for Spin {
     fn nudge<P: Platform>(_: &P::U32) {}
 }
 
-/// Spins, with `PAUSES` pause instructions between two looks for the first `LOOKS` looks: a granter finds the line of the
-/// status undisturbed more often, and the waiter sees the grant later by half a pause on average.
+/// Spins, with `PAUSES` pause instructions between two looks for the first `LOOKS` looks: a granter finds the line of
+/// the status undisturbed more often, and the waiter sees the grant later by half a pause on average.
 pub struct PausedSpin<const PAUSES: u32, const LOOKS: u32>;
 
-/// As in libslock, whose waiters execute 24 pause instructions between two looks. 42 such looks are the 1,000 pauses that
-/// any other wait spins before it leaves the CPU.
+/// As in libslock, whose waiters execute 24 pause instructions between two looks. 42 such looks are the 1,000 pauses
+/// that any other wait spins before it leaves the CPU.
 pub type LibslockSpin = PausedSpin<24, 42>;
 
 impl<const PAUSES: u32, const LOOKS: u32> Waiting for PausedSpin<PAUSES, LOOKS> {
@@ -92,10 +92,20 @@ impl<const PAUSES: u32, const LOOKS: u32> Waiting for PausedSpin<PAUSES, LOOKS> 
     fn nudge<P: Platform>(_: &P::U32) {}
 }
 
-/// Spins for as long as a round trip through a sleep takes, or as the user chose ([`parameters::SPIN`]), then sleeps until it is woken.
+/// Spins for as long as a round trip through a sleep takes, or as the user chose ([`parameters::SPIN`]), then sleeps
+/// until it is woken.
 pub struct SpinThenPark;
 
 impl SpinThenPark {
+    /// Waits, and spins as long as `spin` says before it sleeps.
+    fn wait_for<P: Platform>(status: &P::U32, spin: Setting) {
+        // ORDER(hand-off): Acquire pairs with the Release in `grant`.
+        let granted = || (status.load(Ordering::Acquire) == GRANTED).then_some(());
+        while P::spin_map_bounded(spin.looks::<P>(), granted).is_none() {
+            Self::sleep::<P>(status);
+        }
+    }
+
     /// Sleeps until it is nudged or granted.
     pub(crate) fn sleep<P: Platform>(status: &P::U32) {
         // Relaxed: the announcement carries no data; it fails only on a grant, which the next round acquires.
@@ -112,17 +122,13 @@ impl Waiting for SpinThenPark {
 
     #[inline]
     fn wait<P: Platform>(status: &P::U32) {
-        // ORDER(hand-off): Acquire pairs with the Release in `grant`, here and below.
-        let granted = || (status.load(Ordering::Acquire) == GRANTED).then_some(());
-        while P::spin_map_bounded(spins::<P>(), granted).is_none() {
-            Self::sleep::<P>(status);
-        }
+        Self::wait_for::<P>(status, Setting::Spin);
     }
 
     #[inline]
     fn grant<P: Platform>(status: &P::U32) {
         let address: *const P::U32 = status;
-        // ORDER(hand-off): Release pairs with the Acquire in `wait`; publishes the critical section.
+        // ORDER(hand-off): Release pairs with the Acquire in `wait_for`; publishes the critical section.
         // LAST: the waiter may return and reuse its memory after this swap; the wake-up below uses the address only.
         if status.swap(GRANTED, Ordering::Release) == PARKED {
             P::unpark(address, 1);
@@ -135,5 +141,30 @@ impl Waiting for SpinThenPark {
         if status.try_change(PARKED, WAITING, Ordering::Relaxed) {
             P::unpark(status, 1);
         }
+    }
+}
+
+/// The same in a lock that is part of a read-write lock: for how long a waiter spins is chosen with that one
+/// ([`parameters::RW_SPIN`]), apart from the process' mutexes.
+pub struct SpinThenParkInRwLock;
+
+impl Waiting for SpinThenParkInRwLock {
+    const POLICY: WaitingPolicy = WaitingPolicy::SpinThenPark;
+    const PARAMETERS: Parameters = Parameters { own: &[parameters::RW_SPIN], inside: &[] };
+
+    #[inline]
+    fn wait<P: Platform>(status: &P::U32) {
+        SpinThenPark::wait_for::<P>(status, Setting::RwSpin);
+    }
+
+    #[inline]
+    fn grant<P: Platform>(status: &P::U32) {
+        // LAST: the waiter may return and reuse its memory after this call.
+        SpinThenPark::grant::<P>(status);
+    }
+
+    #[inline]
+    fn nudge<P: Platform>(status: &P::U32) {
+        SpinThenPark::nudge::<P>(status);
     }
 }

@@ -1,20 +1,26 @@
-//! What a lock says it asks about CPUs, against what it asks when threads compete for it.
+//! What a lock says it asks about CPUs, against what it asks when threads compete for it, and which parameters it asks
+//! for.
 
+use lockswap_conformance::system::Crew;
 use lockswap_locks::for_each_lock;
 use lockswap_locks::info::{Asks, LockInfo};
+use lockswap_locks::parameters::Parameter;
+use lockswap_locks::registry::{self, Role};
 use lockswap_locks::{Context, Preference, RawLock, RawRwLock};
 use lockswap_platform::{Clock, CoreKind, Deadline, Native, Ns, Platform, SharedTable, Wake};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::Duration;
 
-/// The hardware, where every question is noted. Every second question for the kind is answered with little, so that locks
-/// go all their ways.
+/// The hardware, where every question is noted. Every second question for the kind is answered with little, so that
+/// locks go all their ways.
 struct Spy;
 
 static LOCALITY: AtomicBool = AtomicBool::new(false);
 static KIND: AtomicBool = AtomicBool::new(false);
 static ROUTE: AtomicBool = AtomicBool::new(false);
+/// A bit for the place of each parameter whose value was asked for.
+static SETTINGS: AtomicU64 = AtomicU64::new(0);
 
 impl Platform for Spy {
     type U8 = <Native as Platform>::U8;
@@ -72,6 +78,10 @@ impl Platform for Spy {
     fn slots(table: SharedTable) -> &'static [Self::Usize] {
         Native::slots(table)
     }
+    fn setting(number: usize) -> Option<u64> {
+        SETTINGS.fetch_or(1 << number, Relaxed);
+        Native::setting(number)
+    }
     fn reorder_window() -> Ns {
         Native::reorder_window()
     }
@@ -101,40 +111,41 @@ fn asked(body: impl FnOnce()) -> Asks {
 /// Threads that come while the lock is held.
 const WAITERS: usize = 3;
 
-/// How long the holder waits for them to wait, once all of them have come: longer and longer, because a busy machine may
-/// let them stand before the lock for a while.
-const HOLDS_MS: [u64; 4] = [20, 100, 500, 2500];
-
-/// What a lock asks in one of several attempts, of which later ones are made only if it has not asked for all that it
-/// says.
-fn of_attempts(info: LockInfo, attempt: impl Fn(&(dyn Fn() + Sync), &(dyn Fn() + Sync))) -> (LockInfo, Asks) {
-    let mut asks = Asks::default();
-    for hold in HOLDS_MS {
-        let (held, coming) = (AtomicBool::new(false), AtomicUsize::new(0));
-        let wait_for = |done: &dyn Fn() -> bool| {
-            while !done() {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        };
-        let meanwhile = || {
-            held.store(true, SeqCst);
-            wait_for(&|| coming.load(SeqCst) == WAITERS);
-            std::thread::sleep(Duration::from_millis(hold));
-        };
-        let come = || {
-            wait_for(&|| held.load(SeqCst));
-            coming.fetch_add(1, SeqCst);
-        };
-        asks = asks.and(asked(|| attempt(&meanwhile, &come)));
-        if asks == info.asks {
-            break;
-        }
-    }
-    (info, asks)
+/// What a lock says of itself, and what it asks.
+struct Found {
+    role: Role,
+    info: LockInfo,
+    asked: Asks,
+    /// As [`SETTINGS`].
+    settings: u64,
 }
 
-fn of_lock<L: RawLock<Spy>>() -> (LockInfo, Asks) {
-    of_attempts(L::INFO, |meanwhile, come| {
+fn wait_for(done: impl Fn() -> bool) {
+    while !done() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// What a lock asks when `attempt` lets threads of the crew compete for it: who holds it first does the first thing
+/// that is given, the others do the second one before they come.
+fn found(role: Role, info: LockInfo, attempt: impl Fn(&Crew, &(dyn Fn() + Sync), &(dyn Fn() + Sync))) -> Found {
+    let (crew, held, coming) = (Crew::default(), AtomicBool::new(false), AtomicUsize::new(0));
+    let meanwhile = || {
+        held.store(true, SeqCst);
+        wait_for(|| coming.load(SeqCst) == WAITERS);
+        crew.settle();
+    };
+    let come = || {
+        wait_for(|| held.load(SeqCst));
+        coming.fetch_add(1, SeqCst);
+    };
+    SETTINGS.store(0, Relaxed);
+    let asked = asked(|| attempt(&crew, &meanwhile, &come));
+    Found { role, info, asked, settings: SETTINGS.load(Relaxed) }
+}
+
+fn of_lock<L: RawLock<Spy>>() -> Found {
+    found(Role::Mutex, L::INFO, |crew, meanwhile, come| {
         let lock: &L = Box::leak(Box::new(L::new()));
         let take = |meanwhile: &dyn Fn()| {
             let cx = Box::leak(Box::new(L::Ctx::new()));
@@ -147,19 +158,19 @@ fn of_lock<L: RawLock<Spy>>() -> (LockInfo, Asks) {
         };
         take(&|| {});
         std::thread::scope(|scope| {
-            scope.spawn(|| take(meanwhile));
+            scope.spawn(crew.member(|| take(meanwhile)));
             (0..WAITERS).for_each(|_| {
-                scope.spawn(|| {
+                scope.spawn(crew.member(|| {
                     come();
                     take(&|| {});
-                });
+                }));
             });
         });
     })
 }
 
-fn of_rwlock<L: RawRwLock<Spy>>() -> (LockInfo, Asks) {
-    of_attempts(L::INFO, |meanwhile, come| {
+fn of_rwlock<L: RawRwLock<Spy>>() -> Found {
+    found(Role::RwLock, L::INFO, |crew, meanwhile, come| {
         let lock = L::new();
         let read = || {
             lock.read(Preference::Writers, None);
@@ -173,16 +184,22 @@ fn of_rwlock<L: RawRwLock<Spy>>() -> (LockInfo, Asks) {
             unsafe { lock.unlock_write(Preference::Writers) };
         };
         read();
+        // The reader comes last: it may keep out writers that do not queue yet.
+        let queue = AtomicUsize::new(0);
         std::thread::scope(|scope| {
-            scope.spawn(|| write(meanwhile));
-            for waiter in 0..WAITERS {
-                scope.spawn(move || {
+            scope.spawn(crew.member(|| write(meanwhile)));
+            scope.spawn(crew.member(|| {
+                wait_for(|| queue.load(SeqCst) == WAITERS - 1);
+                crew.settle();
+                come();
+                read();
+            }));
+            for _ in 1..WAITERS {
+                scope.spawn(crew.member(|| {
                     come();
-                    match waiter {
-                        0 => read(),
-                        _ => write(&|| {}),
-                    }
-                });
+                    queue.fetch_add(1, SeqCst);
+                    write(&|| {});
+                }));
             }
         });
     })
@@ -202,12 +219,21 @@ macro_rules! all {
     };
 }
 
+/// A parameter of a mutex that an rwlock asks for would be set by `LOCKSWAP_LOCK`, not by `LOCKSWAP_RWLOCK`.
 #[test]
 fn every_lock_says_what_it_asks() {
-    let wrong: Vec<String> = for_each_lock!(all)
-        .into_iter()
-        .filter(|(info, asked)| info.asks != *asked)
-        .map(|(info, asked)| format!("{} asks {asked:?} and says {:?}", info.id, info.asks))
-        .collect();
+    // Every waiter soon sleeps then, which `settle` waits for.
+    Native::allow_yields(false);
+    let mut wrong = Vec::new();
+    for Found { role, info, asked, settings } in for_each_lock!(all) {
+        if info.asks != asked {
+            wrong.push(format!("{} asks {asked:?} and says {:?}", info.id, info.asks));
+        }
+        let is_rwlock = role == Role::RwLock;
+        let others = registry::ENTRIES.iter().filter(|entry| (entry.role == Role::RwLock) != is_rwlock);
+        let others = others.flat_map(|entry| entry.parameters.iter());
+        let asked = |parameter: &&Parameter| parameter.setting().is_some_and(|place| settings & 1 << place as u64 != 0);
+        wrong.extend(others.filter(asked).map(|parameter| format!("{} asks for another's {}", info.id, parameter.key)));
+    }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -1,7 +1,8 @@
-//! What the catalogue says about real-time waiters: whether a thread outside the queue can take a lock that others wait for.
+//! What the catalogue says about real-time waiters: whether a thread outside the queue can take a lock that others wait
+//! for.
 //!
-//! Whether it can depends on the lock, not on who is faster: the waiters stand still while a thread releases the lock and
-//! tries to take it again.
+//! Whether it can depends on the lock, not on who is faster: the waiters stand still while a thread releases the lock
+//! and tries to take it again.
 
 use lockswap_locks::info::{ByPriority, LockInfo};
 use lockswap_locks::{for_each_lock, Context, RawLock, TryLock};
@@ -11,8 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 const WAITERS: usize = 2;
-/// Locks that hand over in general, but not here. `mcs-timepub` is left free where no waiter has a CPU, and waiters that
-/// stand still look like that; `c-bo-mcs_spin` and `c-bo-mcs_stp` after a holder that did not queue.
+/// Locks that hand over in general, but not here. `mcs-timepub` is left free where no waiter has a CPU, and waiters
+/// that stand still look like that; `c-bo-mcs_spin` and `c-bo-mcs_stp` after a holder that did not queue.
 const LEFT_FREE_HERE: [&str; 3] = ["mcs-timepub", "c-bo-mcs_spin", "c-bo-mcs_stp"];
 
 /// The hardware, with a CPU for each thread, and a signal at which waiters stand still.
@@ -168,7 +169,7 @@ macro_rules! checks {
     (mutex { $($id:literal => $mutex:path,)* } $($others:tt)*) => {
         const CHECKS: &[(LockInfo, fn() -> bool)] = &[$({
             use $mutex as Lock;
-            (<Lock<Staged> as RawLock<Staged>>::INFO, lets_others_pass::<Lock<Staged>>)
+            (LockInfo { id: $id, ..<Lock<Staged> as RawLock<Staged>>::INFO }, lets_others_pass::<Lock<Staged>>)
         },)*];
     };
 }

@@ -83,6 +83,8 @@ struct Level {
     name: &'static str,
     reason: String,
     groups: Vec<LocalityGroup>,
+    inner: Vec<LocalityGroup>,
+    outer: Vec<LocalityGroup>,
 }
 
 #[derive(Serialize)]
@@ -190,10 +192,14 @@ impl Kinds {
 impl Level {
     fn of(machine: &Machine) -> Self {
         let group = |(group, cpus): (usize, CpuSet)| LocalityGroup { group, cpus: cpus.to_string() };
+        let groups = |groups: Vec<_>| groups.into_iter().map(group).collect();
+        let [inner, outer] = machine.hierarchy().map(groups);
         Self {
             name: machine.level.name(),
             reason: machine.reason.to_string(),
-            groups: machine.locality_groups().into_iter().map(group).collect(),
+            groups: groups(machine.locality_groups()),
+            inner,
+            outer,
         }
     }
 }

@@ -156,8 +156,20 @@ impl Machine {
 
     /// The locality groups that the process can use: their numbers and CPUs.
     pub fn locality_groups(&self) -> Vec<(usize, CpuSet)> {
+        self.usable_groups(Place::group)
+    }
+
+    /// The groups that locks with a level for each of the machine's have, as far as the process can use them: the innermost
+    /// ones, and those in which they lie, if the machine has any between them and itself.
+    pub fn hierarchy(&self) -> [Vec<(usize, CpuSet)>; 2] {
+        let inner = |place: Place| Some(place.hierarchy()?.inner);
+        let outer = |place: Place| place.hierarchy()?.outer;
+        [self.usable_groups(inner), self.usable_groups(outer)]
+    }
+
+    fn usable_groups(&self, group: impl Fn(Place) -> Option<u32>) -> Vec<(usize, CpuSet)> {
         let usable = self.places.iter().filter(|(cpu, _)| self.topology.allowed().contains(*cpu));
-        collect(usable.filter_map(|(cpu, place)| Some((place.group()? as usize, *cpu))))
+        collect(usable.filter_map(|(cpu, place)| Some((group(*place)? as usize, *cpu))))
     }
 
     /// What the system does not show, or shows in a way that cannot be true.

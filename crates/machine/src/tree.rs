@@ -274,6 +274,9 @@ fn facts(machine: &Machine, route: &RouteHere, width: usize) -> String {
     fact("kinds", kinds(topology));
     fact("level", format!("{} for NUMA locks: {}", machine.level.name(), machine.reason));
     fact("groups", groups(machine));
+    if let Some(levels) = levels(machine) {
+        fact("levels", levels);
+    }
     fact("route", route.words());
     let missing = machine.not_visible();
     if !missing.is_empty() {
@@ -285,15 +288,36 @@ fn facts(machine: &Machine, route: &RouteHere, width: usize) -> String {
     text + &distances(topology)
 }
 
+/// What these groups are, if they are all that the machine has of one sort.
+fn sort(machine: &Machine, groups: &[(usize, CpuSet)]) -> Option<&'static str> {
+    let sorts = [(Group::Node, "nodes"), (Group::Llc, "last-level caches"), (Group::Package, "packages")];
+    let are = |sort| {
+        let all = machine.groups(sort);
+        all.len() == groups.len() && all.iter().all(|(_, cpus)| groups.iter().any(|(_, group)| group == cpus))
+    };
+    sorts.into_iter().find(|(sort, _)| are(*sort)).map(|(_, name)| name)
+}
+
+/// The levels of locks that have one for each of the machine's, where there is more than the machine itself.
+fn levels(machine: &Machine) -> Option<String> {
+    let [inner, outer] = machine.hierarchy();
+    let of = |groups: &[_]| format!("{} {}", groups.len(), sort(machine, groups).unwrap_or("groups"));
+    match (inner.len(), outer.len()) {
+        (0 | 1, _) => None,
+        (_, 0 | 1) => Some(format!("2 for hmcs and ahmcs: {} in the machine", of(&inner))),
+        _ => Some(format!("3 for hmcs and ahmcs: {} in {} in the machine", of(&inner), of(&outer))),
+    }
+}
+
 /// The locality groups that the process can use.
 fn groups(machine: &Machine) -> String {
-    let groups: Vec<CpuSet> = machine.locality_groups().into_iter().map(|(_, cpus)| cpus).collect();
-    let are = |group| machine.groups(group).iter().all(|(_, cpus)| groups.contains(cpus));
-    let words = match groups.len() {
-        1 => return "one: all usable CPUs are near each other".into(),
-        n if n == machine.groups(Group::Node).len() && are(Group::Node) => format!("{n}: the nodes"),
-        n if n == machine.groups(Group::Llc).len() && are(Group::Llc) => format!("{n}: the last-level caches"),
-        n => format!("{n}: {}", groups.iter().map(CpuSet::to_string).collect::<Vec<_>>().join(" | ")),
+    let groups = machine.locality_groups();
+    let words = match (groups.len(), sort(machine, &groups)) {
+        (1, _) => return "one: all usable CPUs are near each other".into(),
+        (n, Some(sort)) => format!("{n}: the {sort}"),
+        (n, None) => {
+            format!("{n}: {}", groups.iter().map(|(_, cpus)| cpus.to_string()).collect::<Vec<_>>().join(" | "))
+        }
     };
     match groups.len() {
         n if n > FEWEST_ENTRIES as usize => {

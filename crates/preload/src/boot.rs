@@ -158,7 +158,7 @@ unsafe fn install(environment: &Environment) {
 }
 
 /// The lock with this id, with its parameters if it is the one that was asked for.
-struct InForce<'a>(&'static str, &'a Named<'a>);
+struct InForce<'a>(&'static str, &'a Named);
 
 impl fmt::Display for InForce<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

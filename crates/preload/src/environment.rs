@@ -132,7 +132,7 @@ impl Environment {
     ///
     /// # Safety
     /// As for [`Environment::get`].
-    pub unsafe fn lock(&self, name: &str, role: Role, default: &'static str) -> Named<'static> {
+    pub unsafe fn lock(&self, name: &str, role: Role, default: &'static str) -> Named {
         // SAFETY: as for this call.
         let value = unsafe { self.get(name) };
         let text = value.map_or(default, |value| value.to_str().unwrap_or_default());

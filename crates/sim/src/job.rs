@@ -124,7 +124,7 @@ pub fn locks(role: Role) -> impl Iterator<Item = &'static str> {
 }
 
 /// The lock that `text` names among [`locks`], with parameters behind its id or without.
-pub fn find_lock(role: Role, text: &str) -> Option<Named<'_>> {
+pub fn find_lock(role: Role, text: &str) -> Option<Named> {
     parameters::read(role, text.trim()).ok().filter(|named| is_simulated(named.entry))
 }
 
@@ -201,7 +201,7 @@ impl Job<'_> {
     }
 
     /// The largest reorder window, ns: the lock's own, else the workload's.
-    fn longest_window(&self, lock: &Named<'_>) -> Ns {
+    fn longest_window(&self, lock: &Named) -> Ns {
         let of_workload = match &self.workload {
             Workload::Epochs(config) => config.window,
             _ => None,

@@ -19,6 +19,11 @@ const REUSE: &str =
     "coherence of this one word is enough for a node that is used again as a node; the order is for memory \
                      that becomes something else then, which no scenario does";
 /// See [`EXPLAINED`].
+const SLEEPER: &str =
+    "without this order the `sleeper` that a waiter of clh_stp leaves in a node may come after that of the node's next \
+     use, and the release then wakes the wrong thread: three threads and a node used twice, which loom does not finish; \
+     for clh_spin coherence of the one word is enough";
+/// See [`EXPLAINED`].
 const STALE: &str =
     "only a third thread can read the grant of the node's earlier use, as the one that ended that use has \
                      seen the end: three threads and a node used twice, which loom does not finish";
@@ -149,13 +154,13 @@ pub const EXPLAINED: &[Explained] = &[
         file: "crates/locks/src/queue/clh.rs",
         source: "self.state.load(Ordering::Acquire) == FREE",
         change: Change::DropAcquire,
-        why: REUSE,
+        why: SLEEPER,
     },
     Explained {
         file: "crates/locks/src/queue/clh.rs",
         source: "state.store(FREE, Ordering::Release);",
         change: Change::DropRelease,
-        why: REUSE,
+        why: SLEEPER,
     },
     Explained {
         file: "crates/locks/src/queue/clh.rs",
@@ -191,7 +196,7 @@ pub const EXPLAINED: &[Explained] = &[
     },
     Explained {
         file: "crates/locks/src/numa/cna.rs",
-        source: "let became = self.tail.compare_exchange(from_ref(cx).cast_mut(), last, Ordering::Release).is_ok();",
+        source: "if self.tail.compare_exchange(from_ref(cx).cast_mut(), last, Ordering::Release).is_ok() {",
         change: Change::DropRelease,
         why: "as in malthusian.rs, for the link of the secondary queue's last waiter: who made it null, that waiter, who ends the \
               main queue, and who joins then, not having acquired the lock since: four threads, which loom does not finish",

@@ -15,7 +15,7 @@ use lockswap_workloads::little;
 
 use super::CompareArgs;
 use crate::error::{UserError, USAGE};
-use crate::selection::{named, Selection, INTERPOSED, PLAIN, VARIABLES};
+use crate::selection::{all_named, Selection, INTERPOSED, PLAIN, VARIABLES};
 
 /// Locks compared when none are named: each way of waiting and each family once.
 const DEFAULT_LOCKS: [&str; 7] = ["futex", "ttas", "ticket", "mcs_spin", "mcs_stp", "cna", "shfllock-b"];
@@ -190,22 +190,10 @@ fn locks(args: &CompareArgs) -> Result<Vec<Locks>, UserError> {
         // Rwlocks alone are compared with mutexes as they are.
         (false, true) if args.rwlock.len() > 1 => vec![PLAIN],
         (false, true) => DEFAULT_LOCKS.to_vec(),
-        (false, false) => args.lock.iter().map(|id| id.trim()).collect(),
+        (false, false) => args.lock.iter().map(String::as_str).collect(),
     };
-    let mut mutexes: Vec<String> = Vec::new();
-    for id in chosen {
-        let id = named(Role::Mutex, id)?;
-        if !mutexes.contains(&id) {
-            mutexes.push(id);
-        }
-    }
-    let mut rwlocks: Vec<Option<String>> = Vec::new();
-    for id in &args.rwlock {
-        let id = Some(named(Role::RwLock, id)?);
-        if !rwlocks.contains(&id) {
-            rwlocks.push(id);
-        }
-    }
+    let mutexes = all_named(Role::Mutex, chosen)?;
+    let mut rwlocks: Vec<Option<String>> = all_named(Role::RwLock, &args.rwlock)?.into_iter().map(Some).collect();
     let several = rwlocks.len() > 1;
     if rwlocks.is_empty() {
         rwlocks.push(None);

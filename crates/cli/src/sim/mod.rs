@@ -179,7 +179,10 @@ fn sweep(args: &SimArgs) -> Result<Plan, UserError> {
     let role = plan::role(&workload);
     let locks = match args.all {
         true => lockswap_sim::locks(role).map(str::to_owned).collect(),
-        false => args.lock.iter().map(|id| named(role, id)).collect::<Result<_, _>>()?,
+        false => {
+            args.lock.iter().try_for_each(|lock| check_is_simulated(role, lock))?;
+            selection::all_named(role, &args.lock)?
+        }
     };
     Ok(Plan::new(Sweep {
         workload: args.workload.clone(),
@@ -193,14 +196,14 @@ fn sweep(args: &SimArgs) -> Result<Plan, UserError> {
     })?)
 }
 
-/// The published name of a lock that can be simulated, with its parameters.
-fn named(role: Role, text: &str) -> Result<String, UserError> {
+/// Refuses a lock that cannot be simulated, whatever its parameters are.
+fn check_is_simulated(role: Role, text: &str) -> Result<(), UserError> {
     let id = text.split(':').next().unwrap_or_default();
     if lockswap_sim::find_lock(role, id).is_none() {
         let what = format!("there is no {} lock '{id}' to simulate", role.name());
         return Err(no_such_lock(what, id, lockswap_sim::locks(role)));
     }
-    selection::named(role, text)
+    Ok(())
 }
 
 /// Prints what was found so far.

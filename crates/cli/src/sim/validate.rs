@@ -11,6 +11,7 @@ use lockswap_experiment::validate::plan::{callable, is_callable, workload, Plan,
 use lockswap_experiment::validate::rounds::{self, Measured};
 use lockswap_experiment::validate::{output, report, simulate, Findings, Watch};
 use lockswap_experiment::Progress;
+use lockswap_locks::registry::Role;
 use lockswap_platform::Ns;
 use lockswap_study::export::Format;
 use lockswap_study::machine::Machine as About;
@@ -24,7 +25,7 @@ use crate::duration::within;
 use crate::error::UserError;
 use crate::outputs::{OutputArgs, Outputs, Wanted};
 use crate::picture::footer;
-use crate::selection::{self, no_such_lock, spins_before_park};
+use crate::selection::{all_named, no_such_lock, spins_before_park};
 use crate::setting::pair;
 use crate::terminal;
 
@@ -87,17 +88,21 @@ fn plan(args: &ValidateArgs, host: &lockswap_experiment::host::Host) -> Result<P
     let workloads = args.workloads.iter().map(|text| Ok((text.clone(), workload(text)?)));
     let workloads = workloads.collect::<Result<Vec<(String, Workload)>, UserError>>()?;
     let roles: Vec<_> = workloads.iter().map(|(_, workload)| role(workload)).collect();
-    let named = |lock: &String| {
+    let role_of = |lock: &str| {
         let id = lock.split(':').next().unwrap_or_default().trim();
-        let role = roles.iter().find(|role| is_callable(**role, id)).ok_or_else(|| {
+        roles.iter().copied().find(|role| is_callable(*role, id)).ok_or_else(|| {
             let what = format!("there is no lock '{id}' for these workloads to simulate");
             no_such_lock(what, id, roles.iter().flat_map(|role| callable(*role)))
-        })?;
-        selection::named(*role, lock)
+        })
     };
+    let by_role = args.lock.iter().map(|lock| Ok((role_of(lock)?, lock))).collect::<Result<Vec<_>, UserError>>()?;
+    let mut locks = Vec::new();
+    for role in [Role::Mutex, Role::RwLock] {
+        locks.extend(all_named(role, by_role.iter().filter(|(of, _)| *of == role).map(|(_, lock)| lock))?);
+    }
     Ok(Plan::new(
         Comparison {
-            locks: args.lock.iter().map(named).collect::<Result<_, _>>()?,
+            locks,
             workloads,
             all: args.all,
             threads: args.threads.clone(),

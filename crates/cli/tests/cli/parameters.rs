@@ -26,8 +26,10 @@ fn a_program_runs_with_them() {
     };
     let said = in_force(&["--lock", "CNA-opt:Threshold=255:shuffle=3"], &[]);
     assert!(said.contains("mutex cna-opt:threshold=255:shuffle=3,"), "{said}");
-    let said = in_force(&[], &[("LOCKSWAP_LOCK", "cna:threshold=255")]);
-    assert!(said.contains("mutex cna:threshold=255,"), "{said}");
+    for written in ["cna:threshold=255", "cna:threshold=0255", "CNA:threshold=+255"] {
+        let said = in_force(&[], &[("LOCKSWAP_LOCK", written)]);
+        assert!(said.contains("mutex cna:threshold=255,"), "{written}: {said}");
+    }
     let said = in_force(&["--lock", "cna"], &[("LOCKSWAP_LOCK", "cna:threshold=255")]);
     assert!(said.contains("mutex cna,"), "the command line counts: {said}");
     assert!(in_force(&["--lock", "cna:threshold=255", "--summary"], &[]).contains("cna:threshold=255"));
@@ -39,19 +41,23 @@ fn how_long_to_spin_before_a_sleep_is_measured_where_a_lock_asks() {
     let place = Place::new();
     let script = "echo \"$LOCKSWAP_SPINS_BEFORE_PARK\"";
     let given = |lock: &str, own: &str| {
-        let mut command = place.lockswap(&["run", "--lock", lock, "--", "/bin/sh", "-c", script]);
+        let (lock, rwlock) = lock.split_once('+').unwrap_or((lock, "rw-futex"));
+        let mut command = place.lockswap(&["run", "--lock", lock, "--rwlock", rwlock, "--", "/bin/sh", "-c", script]);
         let output = command.env("LOCKSWAP_SPINS_BEFORE_PARK", own).env("LOCKSWAP_VERBOSE", "1").output().unwrap();
         (text(&output.stdout).trim().to_owned(), text(&output.stderr))
     };
     if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) {
-        let (measured, said) = given("mcs_stp", "");
-        assert!(measured.parse::<u32>().is_ok_and(|looks| (2..1_000_000).contains(&looks)), "{measured}");
-        let expected = format!("look {measured} times before they sleep: a round trip through a sleep (LOCKSWAP_SPINS");
-        assert!(said.contains(&expected), "{said}");
+        for locks in ["mcs_stp", "futex+cohort-rw", "mcs_stp:spin=40+shfllock-rw"] {
+            let (measured, said) = given(locks, "");
+            assert!(measured.parse::<u32>().is_ok_and(|looks| (2..1_000_000).contains(&looks)), "{locks}: {measured}");
+            let expected =
+                format!("look {measured} times before they sleep: a round trip through a sleep (LOCKSWAP_SPINS");
+            assert!(said.contains(&expected), "{said}");
+        }
     }
     let (given_by_user, said) = given("mcs_stp", "77");
     assert!(given_by_user == "77" && said.contains("look 77 times before they sleep"), "{said}");
-    for lock in ["mcs_spin", "futex", "mcs_stp:spin=40"] {
+    for lock in ["mcs_spin", "futex", "mcs_stp:spin=40", "futex+cohort-rw:spin=40"] {
         let (nothing, said) = given(lock, "");
         assert!(nothing.is_empty() && !said.contains("before they sleep"), "{lock}: {nothing} {said}");
     }
@@ -74,7 +80,8 @@ fn how_long_to_spin_before_a_sleep_is_measured_where_a_lock_asks() {
 fn two_settings_are_two_rows_of_a_comparison() {
     let place = Place::new();
     let script = place.locking_script("note", "echo \"$LOCKSWAP_LOCK\" >> seen");
-    let locks = "cna:threshold=1,cna:threshold=2,CNA:THRESHOLD=1";
+    // The others are the same two, and what stands first of them is shown.
+    let locks = "cna:threshold=1,cna:threshold=2,CNA:THRESHOLD=1,cna:threshold=+02,cna:threshold=01";
     let args = ["compare", "--lock", locks, "--runs", "1", "--no-confirm", "--export", "c.json", "--export", "c.svg"];
     place.output(&[&args[..], &["--", &script]].concat());
     let compared = json(&place, "c.json");
@@ -100,6 +107,30 @@ fn benchmarks_measure_each_setting_behind_the_pthread_functions_and_directly() {
     let forms = measured["locks"].as_array().unwrap().iter().map(|lock| (&lock["id"], lock["directly"] == true));
     let (first, second) = (&Value::from("cna:threshold=255"), &Value::from("cna:threshold=1"));
     assert_eq!(forms.collect::<Vec<_>>(), [(first, true), (first, false), (second, true), (second, false)]);
+}
+
+/// One lock is one row, by one name: however its values are written, and if one of them is the default.
+#[test]
+fn one_lock_is_one_row() {
+    let place = Place::new();
+    let asl = "asl:max-window=1000us,asl:max-window=1ms,asl,asl:max-window=100ms,asl:max-window=0.1s";
+    let args = ["bench", "counter", "--runs", "1", "--duration", "20ms", "--export", "b.json", "--lock", asl];
+    printed(&place, &args);
+    let measured = json(&place, "b.json");
+    let rows: Vec<&Value> = measured["results"].as_array().unwrap().iter().map(|result| &result["lock"]).collect();
+    assert_eq!(rows[2..], ["asl:max-window=1ms", "asl"]);
+    let rows = |args: &[&str], column: usize| -> Vec<String> {
+        let shown = printed(&place, &[args, &["--format", "csv"]].concat());
+        shown.lines().skip(1).map(|line| line.split(',').nth(column).unwrap().to_owned()).collect()
+    };
+    let cna = ["--lock", "cna:threshold=65535,cna,cna:threshold=065535"];
+    let short = ["torture", "--time", "0.1s", "--threads", "2"];
+    assert_eq!(rows(&[&short[..], &cna].concat(), 1), ["cna:threshold=65535"]);
+    let short = ["sim", "--machine", "amd-2990wx", "--threads", "2", "--duration", "20us"];
+    let mut simulated = rows(&[&short[..], &cna].concat(), 2);
+    simulated.dedup();
+    simulated.retain(|lock| lock.starts_with("cna"));
+    assert_eq!(simulated, ["cna:threshold=65535"]);
 }
 
 #[test]

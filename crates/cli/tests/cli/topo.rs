@@ -38,6 +38,34 @@ fn the_tree_merges_levels_that_say_the_same() {
     assert!(xeon.contains("   0   10   21\n   1   21   10\n"), "{xeon}");
 }
 
+/// What `hmcs` makes of a machine: a third level where caches lie in nodes, or nodes in packages, whatever is asked for.
+#[test]
+fn the_levels_of_hierarchical_locks_are_shown() {
+    let place = Place::new();
+    let levels = |name: &str, level: &str| -> Option<String> {
+        let shown = topo(&place, &["--sysfs", &machine(name)], &[("LOCKSWAP_LEVEL", level)]);
+        let row = shown.lines().find_map(|line| line.strip_prefix("levels     "));
+        row.map(|row| row.strip_prefix("3 for hmcs and ahmcs: ").unwrap_or(row).to_owned())
+    };
+    let two_nodes = Some("2 for hmcs and ahmcs: 2 nodes in the machine");
+    for (name, level, expected) in [
+        ("epyc-7742-2s-nps4", "", Some("32 last-level caches in 8 nodes in the machine")),
+        ("epyc-7742-2s-nps4", "node", Some("32 last-level caches in 8 nodes in the machine")),
+        ("threadripper-2990wx", "", Some("8 last-level caches in 4 nodes in the machine")),
+        ("kunpeng-920-2s", "", Some("4 nodes in 2 packages in the machine")),
+        ("xeon-gold-6242-2s", "", two_nodes),
+        ("xeon-snc2", "", two_nodes),
+        ("vm-hidden", "", None),
+    ] {
+        assert_eq!(levels(name, level).as_deref(), expected, "{name} {level}");
+    }
+    let level = &json(&place, "kunpeng-920-2s", &[])["level"];
+    assert_eq!(level["inner"], level["groups"]);
+    assert_eq!(level["outer"].as_array().unwrap().len(), 2);
+    assert_eq!(level["outer"][1], serde_json::json!({"group": 1, "cpus": "64-127"}));
+    assert_eq!(json(&place, "xeon-snc2", &[])["level"]["outer"], serde_json::json!([]));
+}
+
 #[test]
 fn two_hundred_fifty_six_cpus_fit_on_a_page() {
     let place = Place::new();

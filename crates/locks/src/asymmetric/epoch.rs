@@ -1,8 +1,8 @@
-//! The reorder window of an epoch (Liu, Gu, Tang, Li, Zang, Chen, PPoPP 2022, algorithm 2): how long the thread that runs
-//! it on a little core may stand back for big ones, so that the epoch's latency just meets its target.
+//! The reorder window of an epoch (Liu, Gu, Tang, Li, Zang, Chen, PPoPP 2022, algorithm 2): how long the thread that
+//! runs it on a little core may stand back for big ones, so that the epoch's latency just meets its target.
 //!
 //!   window ^      /|     /|     /|
-//!          |    /  |   /  |   /  |     missed: the window is halved, and the unit becomes the missing share of what is left
+//!          |    /  |   /  |   /  |     missed: the window is halved, the unit is the missing share of what is left
 //!          |  /    | /    | /    |     met:    the window grows by the unit
 //!          +-------------------------> epochs
 //!
@@ -11,17 +11,18 @@
 //! caller's business; this file knows numbers only, so that hardware, simulation and tests share it.
 //!
 //! What the paper leaves open is settled thus:
-//! - *First epoch.* The target is not known before the end of the first one, so it runs with no window at all. If it met
-//!   its target, the window becomes half of the time that it left over. A thread may also begin with the window that
-//!   another one has arrived at ([`Window::resume`]).
+//! - *First epoch.* The target is not known before the end of the first one, so it runs with no window at all. If it
+//!   met its target, the window becomes half of the time that it left over. A thread may also begin with the window
+//!   that another one has arrived at ([`Window::resume`]).
 //! - *Units that round to zero.* A unit is at least [`LEAST_UNIT`]; a window below 100 ns would never grow otherwise.
 //! - *Recovery.* The unit that is left after a row of misses is tiny compared with the window that is right later. So a
 //!   window that has grown to more than twice what it was halved to takes half of its own share as its unit: from there
 //!   on it grows exponentially, slowly enough to leave the percentile where it is.
 //! - *Longest window.* The target itself, and the configured maximum. To stand back for longer than the target in one
-//!   acquisition means to miss it. So contention that comes all of a sudden costs one miss of less than twice the target.
-//! - *Targets that cannot be met.* Each miss halves the window, which is zero after a few: the lock below, FIFO, decides.
-//!   A target of zero is such a one; the greatest of all, [`Ns::MAX`], gives the maximum.
+//!   acquisition means to miss it. So contention that comes all of a sudden costs one miss of less than twice the
+//!   target.
+//! - *Targets that cannot be met.* Each miss halves the window, which is zero after a few: the lock below, FIFO,
+//!   decides. A target of zero is such a one; the greatest of all, [`Ns::MAX`], gives the maximum.
 
 use lockswap_platform::Ns;
 

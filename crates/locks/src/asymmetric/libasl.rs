@@ -3,11 +3,11 @@
 //!   big core     ----------------------------> queue of the lock inside
 //!   little core  --- stands back for a while --^    until the lock is free or its reorder window has passed
 //!
-//! A thread on a little core leaves the queue to the big cores for a time that [`Platform::reorder_window`] bounds. It looks
-//! whether the lock is free after pauses that double. The window is that of the epoch which the thread is in ([`super::epoch`]),
-//! else the longest: 100 ms where nothing else is configured. Fairness: long-term over a fair lock: no window is longer, and
-//! then the thread queues like all others. Space, hand-off and context: those of the lock inside. Released as that
-//! one is.
+//! A thread on a little core leaves the queue to the big cores for a time that [`Platform::reorder_window`] bounds. It
+//! looks whether the lock is free after pauses that double. The window is that of the epoch which the thread is in
+//! ([`super::epoch`]), else the longest: 100 ms where nothing else is configured. Fairness: long-term over a fair lock:
+//! no window is longer, and then the thread queues like all others. Space, hand-off and context: those of the lock
+//! inside, which alone knows of a release.
 //!
 //! Deviation: the paper doubles the number of rounds of a loop from look to look, this lock the time.
 
@@ -55,15 +55,16 @@ fn from_now<P: Platform>(ns: Ns) -> Deadline {
     Deadline { clock: Clock::Monotonic, at: P::now(Clock::Monotonic) + ns }
 }
 
-/// The lock, over the lock inside and the way that threads on little cores stand back.
+/// The lock, over the lock inside and the way that threads on little cores stand back. `CHOOSABLE`: users may choose
+/// another one with the parameter `fifo`.
 #[repr(transparent)]
-pub struct Reorderable<L, S> {
+pub struct Reorderable<L, S, const CHOOSABLE: bool = false> {
     inside: L,
     stand_back: PhantomData<S>,
 }
 
 /// Over MCS, as the paper has it.
-pub type Asl<P> = Reorderable<McsSpin<P>, Busy>;
+pub type Asl<P> = Reorderable<McsSpin<P>, Busy, true>;
 /// Over the ticket lock.
 pub type AslTicket<P> = Reorderable<Ticket<P>, Busy>;
 /// Over CNA.
@@ -85,7 +86,7 @@ const FIFO: Parameter = Parameter {
     source: "Liu et al.: PPoPP 2022, sec. 3.2",
 };
 
-impl<L: IsHeld, S: StandBack> Reorderable<L, S> {
+impl<L: IsHeld, S: StandBack, const CHOOSABLE: bool> Reorderable<L, S, CHOOSABLE> {
     /// Stands back if that is what threads do on this CPU; not beyond `deadline`.
     #[inline]
     fn let_big_cores_pass<P: Platform>(&self, deadline: Option<Deadline>) {
@@ -117,14 +118,11 @@ impl<L: IsHeld, S: StandBack> Reorderable<L, S> {
 }
 
 // SAFETY: the lock inside does it all; who asks it when is free.
-unsafe impl<P: Platform, L: RawLock<P> + IsHeld, S: StandBack> RawLock<P> for Reorderable<L, S> {
+unsafe impl<P: Platform, L: RawLock<P> + IsHeld, S: StandBack, const CHOOSABLE: bool> RawLock<P>
+    for Reorderable<L, S, CHOOSABLE>
+{
     const INFO: LockInfo = LockInfo {
-        id: match L::INFO.id.as_bytes() {
-            b"ticket" => "asl-ticket",
-            b"cna" => "asl-cna",
-            b"futex" => "asl-blocking",
-            _ => "asl",
-        },
+        id: "asl",
         family: Family::Asymmetric,
         waiting: L::INFO.waiting,
         fairness: match L::INFO.fairness {
@@ -141,13 +139,8 @@ unsafe impl<P: Platform, L: RawLock<P> + IsHeld, S: StandBack> RawLock<P> for Re
         by_priority: L::INFO.by_priority,
         keeps_up: L::INFO.keeps_up,
     };
-    const PARAMETERS: Parameters = Parameters {
-        own: match L::INFO.id.as_bytes() {
-            b"mcs_spin" => &[FIFO, MAX_WINDOW],
-            _ => &[MAX_WINDOW],
-        },
-        inside: &[L::PARAMETERS],
-    };
+    const PARAMETERS: Parameters =
+        Parameters { own: if CHOOSABLE { &[FIFO, MAX_WINDOW] } else { &[MAX_WINDOW] }, inside: &[L::PARAMETERS] };
     type Ctx = L::Ctx;
 
     fn new() -> Self {
@@ -161,60 +154,64 @@ unsafe impl<P: Platform, L: RawLock<P> + IsHeld, S: StandBack> RawLock<P> for Re
     #[inline]
     unsafe fn lock(&self, cx: &L::Ctx) {
         self.let_big_cores_pass::<P>(None);
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.inside.lock(cx) };
     }
 
     #[inline]
     unsafe fn unlock(&self, cx: &L::Ctx) {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.inside.unlock(cx) };
     }
 
     #[inline]
     unsafe fn unlock_to_wait(&self, cx: &L::Ctx) {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.inside.unlock_to_wait(cx) };
     }
 
     #[inline]
     unsafe fn has_heir(&self, cx: &L::Ctx) -> bool {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.inside.has_heir(cx) }
     }
 
     #[inline]
     unsafe fn unlock_alone(&self, cx: &L::Ctx) -> bool {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.inside.unlock_alone(cx) }
     }
 
     #[inline]
     unsafe fn hand_over(&self, cx: &L::Ctx) {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.inside.hand_over(cx) };
     }
 }
 
 // SAFETY: as the lock inside.
-unsafe impl<P: Platform, L: TryLock<P> + IsHeld, S: StandBack> TryLock<P> for Reorderable<L, S> {
+unsafe impl<P: Platform, L: TryLock<P> + IsHeld, S: StandBack, const CHOOSABLE: bool> TryLock<P>
+    for Reorderable<L, S, CHOOSABLE>
+{
     #[inline]
     unsafe fn try_lock(&self, cx: &L::Ctx) -> bool {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.inside.try_lock(cx) }
     }
 }
 
 // SAFETY: as the lock inside; nothing is left behind while standing back.
-unsafe impl<P: Platform, L: TimedLock<P> + IsHeld, S: StandBack> TimedLock<P> for Reorderable<L, S> {
+unsafe impl<P: Platform, L: TimedLock<P> + IsHeld, S: StandBack, const CHOOSABLE: bool> TimedLock<P>
+    for Reorderable<L, S, CHOOSABLE>
+{
     unsafe fn lock_until(&self, cx: &L::Ctx, deadline: Deadline) -> bool {
         self.let_big_cores_pass::<P>(Some(deadline));
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.inside.lock_until(cx, deadline) }
     }
 }
 
-impl<L: IsHeld, S> IsHeld for Reorderable<L, S> {
+impl<L: IsHeld, S, const CHOOSABLE: bool> IsHeld for Reorderable<L, S, CHOOSABLE> {
     #[inline]
     fn is_held(&self) -> bool {
         self.inside.is_held()

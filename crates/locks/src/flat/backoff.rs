@@ -1,13 +1,13 @@
-//! Test-and-test-and-set lock with exponential back-off (Anderson, TPDS 1(1), 1990; Mellor-Crummey, Scott, TOCS 9(1), 1991,
-//! section 2.1), with the bounds of the study (Guiroux, Lachaize, Quéma, ATC 2016).
+//! Test-and-test-and-set lock with exponential back-off (Anderson, TPDS 1(1), 1990; Mellor-Crummey, Scott, TOCS 9(1),
+//! 1991, section 2.1), with the bounds of the study (Guiroux, Lachaize, Quéma, ATC 2016).
 //!
 //!   word: FREE | HELD        a waiter that finds it held stays away for 512, 1024, 2048 ... 2^20 pauses
 //!
 //! Fairness: none; whoever comes late backs off least. Space: one word. Hand-off: whoever swaps first.
 //!
-//! Deviation: a waiter that has stayed away for `PATIENCE` pauses in all, half a second or more, waits as in any other wait
-//! of ours, which leaves the CPU in the end: a waiter of real-time priority that only spun could keep the holder from
-//! running for ever.
+//! Deviation: a waiter that has stayed away for `PATIENCE` pauses in all, half a second or more, waits as in any other
+//! wait of ours, which leaves the CPU in the end: a waiter of real-time priority that only spun could keep the holder
+//! from running for ever.
 
 use crate::info::{ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::parameters::{Default, Parameter, Parameters, Setting, Values};
@@ -109,7 +109,7 @@ unsafe impl<P: Platform, const FREE: u32, const HELD: u32> RawLock<P> for Backof
 
     #[inline]
     unsafe fn lock(&self, cx: &()) {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         if unsafe { !self.inner.try_lock(cx) } {
             self.lock_contended();
         }
@@ -117,7 +117,7 @@ unsafe impl<P: Platform, const FREE: u32, const HELD: u32> RawLock<P> for Backof
 
     #[inline]
     unsafe fn unlock(&self, cx: &()) {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.inner.unlock(cx) }
     }
 }
@@ -126,7 +126,7 @@ unsafe impl<P: Platform, const FREE: u32, const HELD: u32> RawLock<P> for Backof
 unsafe impl<P: Platform, const FREE: u32, const HELD: u32> TryLock<P> for BackoffWord<P, FREE, HELD> {
     #[inline]
     unsafe fn try_lock(&self, cx: &()) -> bool {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.inner.try_lock(cx) }
     }
 }

@@ -221,7 +221,7 @@ impl<P: Platform, const LOOKS: u32, const GRACE: u32, const WINDOW: u32> Mutexee
     /// and the turn that a sleeper sleeps through.
     fn acquire_or_become(&self, from: u32, to: u32) -> (u32, u32) {
         P::spin_map(|| {
-            // Relaxed: ordered before the exchange below, as that says.
+            // Relaxed: the Release of the exchange that makes a sleeper keeps this look before it.
             let turn = self.turn.load(Ordering::Relaxed);
             // Relaxed: the exchange decides.
             let state = self.state.load(Ordering::Relaxed);
@@ -246,7 +246,7 @@ impl<P: Platform, const LOOKS: u32, const GRACE: u32, const WINDOW: u32> Mutexee
         let looks = Setting::Longest.number::<P>(LOOKS);
         let looks = if self.is_in_futex_mode() { FUTEX_MODE_LOOKS.min(looks) } else { looks };
         P::spin_map_bounded(looks, || {
-            // Relaxed: only decides whether the exchange is worth its price.
+            // Relaxed: a look that saves an exchange which would fail.
             let state = self.state.load(Ordering::Relaxed);
             // ORDER(hand-off): Acquire pairs with the Release in `unlock`.
             (state & HELD == 0 && self.state.compare_exchange(state, state - SPINNER + HELD, Ordering::Acquire).is_ok())
@@ -286,7 +286,7 @@ unsafe impl<P: Platform, const LOOKS: u32, const GRACE: u32, const WINDOW: u32> 
 {
     #[inline]
     unsafe fn try_lock(&self, (): &()) -> bool {
-        // Relaxed: only decides whether the exchange is worth its price.
+        // Relaxed: a look that saves an exchange which would fail.
         let state = self.state.load(Ordering::Relaxed);
         // ORDER(hand-off): Acquire pairs with the Release in `unlock`.
         state & HELD == 0 && self.state.compare_exchange(state, state | HELD, Ordering::Acquire).is_ok()
@@ -298,7 +298,7 @@ unsafe impl<P: Platform, const LOOKS: u32, const GRACE: u32, const WINDOW: u32> 
     for MutexeeLock<P, LOOKS, GRACE, WINDOW>
 {
     unsafe fn lock_until(&self, cx: &(), deadline: Deadline) -> bool {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.try_lock(cx) || self.lock_contended(Some(deadline)) }
     }
 }

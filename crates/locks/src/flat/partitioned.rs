@@ -4,16 +4,17 @@
 //!   request: 7      grants: [4] [5] [6] [3]      ticket t is served when slot t mod 4 holds t: here 6
 //!   mine: 6
 //!
-//! Fairness: first come, first served. Space: `SLOTS + 2` cache lines. Hand-off: one store to the slot of the next ticket,
-//! which one waiter in `SLOTS` reads.
+//! Fairness: first come, first served. Space: `SLOTS + 2` cache lines. Hand-off: one store to the slot of the next
+//! ticket, which one waiter in `SLOTS` reads.
 //!
-//! `partitioned` has 8 slots: waiters of different tickets disturb each other little, and the lock stays small. `alock-ls`
-//! has 64, one per CPU of the largest machine of the ATC 2016 study, so that each waiter watches a line of its own.
+//! `partitioned` has 8 slots: waiters of different tickets disturb each other little, and the lock stays small.
+//! `alock-ls` has 64, one per CPU of the largest machine of the ATC 2016 study, so that each waiter watches a line of
+//! its own.
 //!
-//! Deviations. Both: `try_lock` is exact, because tickets have 64 bits and never come back: a ticket whose grant was seen
-//! is free as long as it has not been drawn. Array lock: a slot holds the ticket it grants instead of a flag that the
-//! owner takes down again, so that waiters that are more than the slots share some, and nobody is granted the turn of
-//! another one; no thread keeps its slot for itself from lock to unlock.
+//! Deviations. Both: `try_lock` is exact, because tickets have 64 bits and never come back: a ticket whose grant was
+//! seen is free as long as it has not been drawn. Array lock: a slot holds the ticket it grants instead of a flag that
+//! the owner takes down again, so that waiters that are more than the slots share some, and nobody is granted the turn
+//! of another one; no thread keeps its slot for itself from lock to unlock.
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::line::Line;
@@ -31,8 +32,8 @@ pub struct GrantArray<P: Platform, const SLOTS: usize> {
     grants: [Line<P::Usize>; SLOTS],
 }
 
-/// The partitioned ticket lock with 8 slots: as the global lock of a cohort lock, which has at most 8 waiters, one for each
-/// of its local locks, it lets each of them watch a slot of its own.
+/// The partitioned ticket lock with 8 slots: as the global lock of a cohort lock, which has at most 8 waiters, one for
+/// each of its local locks, it lets each of them watch a slot of its own.
 pub type Partitioned<P> = GrantArray<P, 8>;
 /// Anderson's array lock.
 pub type AlockLs<P> = GrantArray<P, 64>;

@@ -4,8 +4,8 @@
 //!   next ----+      a thread draws a ticket from `next` and enters when `serving` shows its number
 //!   serving -+      next == serving: free
 //!
-//! Fairness: first come, first served. Space: two words. Hand-off: one store that every waiter reads; with back-off only
-//! the next waiter reads it soon.
+//! Fairness: first come, first served. Space: two words. Hand-off: one store that every waiter reads; with back-off
+//! only the next waiter reads it soon.
 //!
 //! Deviations of `ticket-ls`: cycles are counted in pauses, and after 64 looks (130 us at most on the machines this was
 //! tuned on) the wait goes on as any other, with yields and naps.

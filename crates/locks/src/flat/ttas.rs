@@ -41,7 +41,7 @@ fn exchange<P: Platform, const FREE: u32, const HELD: u32>(word: &P::U32) -> boo
     word.compare_exchange(FREE, HELD, Ordering::Acquire).is_ok()
 }
 
-/// Relaxed: only decides whether an exchange is worth its price.
+/// Relaxed: a look that saves an exchange which would fail.
 #[inline(always)]
 fn is_free<P: Platform, const FREE: u32>(word: &P::U32) -> bool {
     word.load(Ordering::Relaxed) == FREE
@@ -129,8 +129,8 @@ impl Contend for Swaps {
     }
 }
 
-/// The lock over what its waiters do, with the encoding of its word as a parameter: glibc's spinlock has another one than
-/// ours, and a lock that stands in for it must keep it.
+/// The lock over what its waiters do, with the encoding of its word as a parameter: glibc's spinlock has another one
+/// than ours, and a lock that stands in for it must keep it.
 #[repr(transparent)]
 pub struct TtasWord<P: Platform, const FREE: u32, const HELD: u32, C = Reads> {
     word: P::U32,

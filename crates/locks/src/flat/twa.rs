@@ -1,7 +1,7 @@
 //! TWA, a ticket lock with a waiting array (Dice, Kogan, Euro-Par 2019, listing 1).
 //!
 //!   next ----+    [T served]  [T+1 watches serving]  [T+2, T+3 ... watch one slot each of the waiting array]
-//!   serving -+    waiting array: one table for all locks of the process; a slot counts up when somebody may move closer
+//!   serving -+    waiting array: a table for all locks of the process; a slot counts up when somebody may move closer
 //!
 //! Fairness: first come, first served. Space: two words, and the table. Hand-off: one store that only the waiters close
 //! by read, then one addition to the slot of the waiter that is close by now. A slot may serve several waiters, also of
@@ -19,8 +19,8 @@ const STRIDE: usize = 15;
 /// Spreads addresses over the table: 2^64 divided by the golden ratio.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The lock; tickets wrap around, which is sound for fewer than 2^32 waiters. Waiters with at most `NEAR` tickets ahead of
-/// them watch the lock itself.
+/// The lock; tickets wrap around, which is sound for fewer than 2^32 waiters. Waiters with at most `NEAR` tickets ahead
+/// of them watch the lock itself.
 #[repr(C)]
 pub struct TwaLock<P: Platform, const NEAR: u32> {
     next: P::U32,
@@ -60,8 +60,8 @@ impl<P: Platform, const NEAR: u32> TwaLock<P, NEAR> {
         P::spin_map(|| (self.ahead_of(number) == 0).then_some(()));
     }
 
-    /// Waits until at most `near` tickets are ahead, and looks at `serving` only after a change of the slot that is counted up
-    /// then.
+    /// Waits until at most `near` tickets are ahead, and looks at `serving` only after a change of the slot that is
+    /// counted up then.
     fn come_near(&self, number: u32, near: u32) {
         let slot = slot::<P>(self.address(), number.wrapping_sub(near).wrapping_add(NEAR));
         let mut seen = None;

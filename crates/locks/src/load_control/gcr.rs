@@ -133,7 +133,7 @@ unsafe impl<P: Platform, L: TryLock<P>, const ACTIVE: u32, const PROMOTE_EVERY: 
 
     #[inline]
     unsafe fn lock(&self, cx: &L::Ctx) {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe {
             if !self.try_lock(cx) {
                 self.lock_counted(cx);
@@ -143,13 +143,13 @@ unsafe impl<P: Platform, L: TryLock<P>, const ACTIVE: u32, const PROMOTE_EVERY: 
 
     #[inline]
     unsafe fn unlock(&self, cx: &L::Ctx) {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         self.leave(|| unsafe { self.inner.unlock(cx) });
     }
 
     #[inline]
     unsafe fn unlock_to_wait(&self, cx: &L::Ctx) {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         self.leave(|| unsafe { self.inner.unlock_to_wait(cx) });
     }
 }
@@ -200,7 +200,7 @@ impl<P: Platform, L: TryLock<P>, const ACTIVE: u32, const PROMOTE_EVERY: u32> Gc
         if !is_active {
             self.wait_passively();
         }
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.inner.lock(cx) };
         // Relaxed: the field belongs to the holder, this thread.
         self.uncounted.store(0, Ordering::Relaxed);
@@ -228,7 +228,7 @@ impl<P: Platform, L: TryLock<P>, const ACTIVE: u32, const PROMOTE_EVERY: u32> Gc
 
     /// Counts the top of the passive queue, this thread, as active, if it may be: nothing otherwise.
     fn activate_top(&self) -> Option<()> {
-        // Relaxed: as in `lock_counted`.
+        // Relaxed: who is active is a matter of speed; the inner lock excludes.
         let state = self.state.load(Ordering::Relaxed);
         let active = (state & !(TOP_APPROVED | ASLEEP)) + ONE_ACTIVE;
         let is_active =
@@ -238,7 +238,7 @@ impl<P: Platform, L: TryLock<P>, const ACTIVE: u32, const PROMOTE_EVERY: u32> Gc
 
     /// Sleeps as the top of the passive queue, unless there is a place for it.
     fn sleep_as_top(&self) {
-        // Relaxed, here and for the state: ordered by the exchange, as that says.
+        // Relaxed, both: the exchange below keeps the look at the bell before itself, and decides about the state.
         let bell = self.bell.load(Ordering::Relaxed);
         let state = self.state.load(Ordering::Relaxed);
         // ORDER(bell): Release pairs with the Acquire in `ring`: the bell was read before it rises. Without the pair
@@ -297,7 +297,8 @@ unsafe impl<P: Platform, L: TryLock<P>, const ACTIVE: u32, const PROMOTE_EVERY: 
     /// nobody is.
     #[inline]
     unsafe fn try_lock(&self, cx: &L::Ctx) -> bool {
-        // Relaxed: as in `lock_counted`. SAFETY: as for this call.
+        // Relaxed: who is active is a matter of speed; the inner lock excludes.
+        // SAFETY: the caller keeps the contract of the call.
         let acquired = num_active(self.state.load(Ordering::Relaxed)) == 0 && unsafe { self.inner.try_lock(cx) };
         if acquired {
             // Relaxed: the field belongs to the holder.

@@ -8,13 +8,13 @@
 //! caches and, in the `_stp` flavour, the CPUs to the threads that do circulate. A release that finds two waiters moves
 //! the first one to the head of the passive list; a release that finds none takes that head back; and one release in
 //! `FAIRNESS` grants the lock to the tail of the list, which has been passive longest. Fairness: long-term. Space: one
-//! pointer, plus a node per acquisition that lives until the release. Hand-off: the holder writes its successor's status.
-//! Each waiter spins on its own line, then parks in the `_stp` flavour.
+//! pointer, plus a node per acquisition that lives until the release. Hand-off: the holder writes its successor's
+//! status. Each waiter spins on its own line, then parks in the `_stp` flavour.
 //!
-//! Deviations. The passive list travels with the lock from node to node instead of being a part of it, so that the lock is
-//! one word. A waiter counts as the last one until the next has linked in: no release waits in order to set one aside. In
-//! the `_stp-barging` flavour, which is ours, there is a word in front of the queue, whose holder is only the next to compete
-//! for it (see [`Barging`]).
+//! Deviations. The passive list travels with the lock from node to node instead of being a part of it, so that the lock
+//! is one word. A waiter counts as the last one until the next has linked in: no release waits in order to set one
+//! aside. In the `_stp-barging` flavour, which is ours, there is a word in front of the queue, whose holder is only the
+//! next to compete for it (see [`Barging`]).
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::parameters::{Default, Parameter, Parameters, Setting, Values};
@@ -33,8 +33,8 @@ pub struct Node<P: Platform> {
     status: P::U32,
     /// In the passive list: the one that has been passive for a shorter time.
     newer: P::Ptr<Node<P>>,
-    /// The holder's: the waiter that has been passive for the shortest time, null if nobody is passive. Null in all nodes
-    /// but the holder's.
+    /// The holder's: the waiter that has been passive for the shortest time, null if nobody is passive. Null in all
+    /// nodes but the holder's.
     newest: P::Ptr<Node<P>>,
     /// The holder's: the waiter that has been passive longest, if anybody is.
     oldest: P::Ptr<Node<P>>,
@@ -73,8 +73,9 @@ impl<P: Platform> Node<P> {
         P::spin_map(|| Some(self.next()).filter(|next| !next.is_null()))
     }
 
-    /// Whether the holder `self` has anybody in its passive list. Relaxed throughout, from here on: the list belongs to
-    /// the holder, and travels with the lock.
+    /// Whether the holder `self` has anybody in its passive list.
+    ///
+    /// Relaxed, like every access to the links of the list: it belongs to the holder, and travels with the lock.
     fn has_passive(&self) -> bool {
         !self.newest.load(Ordering::Relaxed).is_null()
     }
@@ -128,8 +129,8 @@ impl<P: Platform> Node<P> {
     }
 }
 
-/// The lock, over the way its waiters wait. One release in `FAIRNESS`, on average, grants the lock to the waiter that has
-/// been passive longest.
+/// The lock, over the way its waiters wait. One release in `FAIRNESS`, on average, grants the lock to the waiter that
+/// has been passive longest.
 #[repr(C)]
 pub struct Malthusian<P: Platform, W, const FAIRNESS: u32> {
     tail: P::Ptr<Node<P>>,
@@ -140,8 +141,8 @@ pub struct Malthusian<P: Platform, W, const FAIRNESS: u32> {
 pub type MalthSpin<P> = Malthusian<P, Spin, 1024>;
 /// Waiters spin, then park.
 pub type MalthStp<P> = Malthusian<P, SpinThenPark, 1024>;
-/// The same below a word that running threads may take. The draw is for the place at the head of the queue, which changes
-/// hands far less often than the lock.
+/// The same below a word that running threads may take. The draw is for the place at the head of the queue, which
+/// changes hands far less often than the lock.
 pub type MalthStpBarging<P> = Barging<P, Malthusian<P, SpinThenPark, 4>, PATIENCE>;
 
 impl<P: Platform, W: Waiting, const FAIRNESS: u32> Malthusian<P, W, FAIRNESS> {
@@ -152,7 +153,8 @@ impl<P: Platform, W: Waiting, const FAIRNESS: u32> Malthusian<P, W, FAIRNESS> {
         heir.next.store(next, Ordering::Relaxed);
         if next.is_null() {
             let (me, last) = (from_ref(cx).cast_mut(), from_ref(heir).cast_mut());
-            // ORDER(enqueue): Release pairs with the Acquire of the next swap: the heir's link is null before it is set.
+            // ORDER(enqueue): Release pairs with the Acquire of the next swap: the heir's link is null before it is
+            // set.
             if self.tail.compare_exchange(me, last, Ordering::Release).is_err() {
                 next = cx.linked();
                 heir.next.store(next, Ordering::Relaxed);
@@ -161,8 +163,8 @@ impl<P: Platform, W: Waiting, const FAIRNESS: u32> Malthusian<P, W, FAIRNESS> {
     }
 }
 
-// SAFETY: a node becomes the holder when it finds the queue empty or when the holder before grants it; every waiter is in
-// one of the two queues, and a release leaves the main queue empty only if the passive list is.
+// SAFETY: a node becomes the holder when it finds the queue empty or when the holder before grants it; every waiter is
+// in one of the two queues, and a release leaves the main queue empty only if the passive list is.
 unsafe impl<P: Platform, W: Waiting, const FAIRNESS: u32> RawLock<P> for Malthusian<P, W, FAIRNESS> {
     const INFO: LockInfo = LockInfo {
         id: match W::POLICY {
@@ -215,7 +217,7 @@ unsafe impl<P: Platform, W: Waiting, const FAIRNESS: u32> RawLock<P> for Malthus
 
     #[inline]
     unsafe fn unlock_alone(&self, cx: &Node<P>) -> bool {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         let has_heir = unsafe { self.has_heir(cx) };
         !has_heir
             // ORDER(hand-off): Release pairs with the Acquire of the next swap; publishes the critical section.
@@ -230,7 +232,7 @@ unsafe impl<P: Platform, W: Waiting, const FAIRNESS: u32> RawLock<P> for Malthus
         let one_in = Setting::Fairness.number::<P>(FAIRNESS);
         // Drawn only where it decides something, because it takes a look at the clock.
         let fair = cx.has_passive() && P::choose(one_in) == 0;
-        // SAFETY: as for this call; all other nodes are waiters.
+        // SAFETY: the caller keeps the contract of the call; all other nodes are waiters.
         unsafe {
             let heir = if cx.has_passive() && (fair || cx.next().is_null()) {
                 let heir = cx.pop_passive(fair);

@@ -6,18 +6,19 @@
 //! Each waiter publishes the time at which it last looked. A release passes over the waiters that have not looked for a
 //! while, because they have lost their CPU, and over those that have given up; it tells them that they are out of the
 //! queue. Who comes back then queues anew. So no hand-off waits for a thread that does not run, and a waiter can leave
-//! at any time: its node stays behind until a release has passed it, so that a thread that gives up time and again while
-//! one holder is inside leaves that many nodes. Fairness: long-term: one that
+//! at any time: its node stays behind until a release has passed it, so that a thread that gives up time and again
+//! while one holder is inside leaves that many nodes. Fairness: long-term: one that
 //! has waited for long insists; else first come, first served among the waiters that run.
-//! Space: one pointer, plus a node per acquisition that lives until the release, that of an abandoned one until the next
-//! release of the lock. Hand-off: the holder writes the status of the next waiter that runs. Each waiter spins on its own
-//! line.
+//! Space: one pointer, plus a node per acquisition that lives until the release, that of an abandoned one until the
+//! next release of the lock. Hand-off: the holder writes the status of the next waiter that runs. Each waiter spins on
+//! its own line.
 //!
-//! Deviations. The paper's lock records when the holder entered, so that a waiter can leave the CPU to a holder that has
-//! been inside for too long; here the waiter goes by the time that it has waited itself, which spares the lock a word and
-//! the holder a look at the clock. Meanwhile it has abandoned its node, as in the paper, and it claims its place again
-//! when it comes back, unless it has been passed over. The paper's waiters may be passed over without end, as they are with
-//! many more threads than CPUs; here one that has waited for long insists, and the hand-off then waits for it.
+//! Deviations. The paper's lock records when the holder entered, so that a waiter can leave the CPU to a holder that
+//! has been inside for too long; here the waiter goes by the time that it has waited itself, which spares the lock a
+//! word and the holder a look at the clock. Meanwhile it has abandoned its node, as in the paper, and it claims its
+//! place again when it comes back, unless it has been passed over. The paper's waiters may be passed over without end,
+//! as they are with many more threads than CPUs; here one that has waited for long insists, and the hand-off then waits
+//! for it.
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::parameters::{Default, Parameter, Parameters, Setting, Values};
@@ -42,7 +43,8 @@ const INSISTENT: usize = usize::MAX;
 
 /// The times of the lock.
 pub trait Times: Send + Sync + 'static {
-    /// A waiter that has not published its time for so long is taken for one without a CPU; it publishes twice as often.
+    /// A waiter that has not published its time for so long is taken for one without a CPU; it publishes twice as
+    /// often.
     const UPDATE_DELAY: Ns;
     /// How long a waiter waits before it leaves the CPU, and then at most stays away at a time: the longest critical
     /// section of a holder that has not lost its CPU.
@@ -52,7 +54,8 @@ pub trait Times: Send + Sync + 'static {
     /// The most nodes that a release lets go while it is still looking for a waiter: their owners may queue anew behind
     /// its back, and it would never come to the end.
     const MOST_LET_GO: u32;
-    /// A waiter that has waited for so long in all insists: it publishes a time that is never stale, and is not passed over.
+    /// A waiter that has waited for so long in all insists: it publishes a time that is never stale, and is not passed
+    /// over.
     const INSISTS_AFTER: Ns;
 }
 
@@ -94,8 +97,8 @@ impl<P: Platform> Context for Node<P> {
 
     #[inline]
     fn is_reusable(&self) -> bool {
-        // ORDER(out): Acquire pairs with the Release in `let_go`, after which nobody looks at the node: the link of this use,
-        // and the look at it, come before the next use makes it null.
+        // ORDER(out): Acquire pairs with the Release in `let_go`, after which nobody looks at the node: the link of
+        // this use, and the look at it, come before the next use makes it null.
         self.status.load(Ordering::Acquire) == OUT
     }
 }
@@ -133,23 +136,25 @@ impl<P: Platform> Node<P> {
         predecessor.next.store(from_ref(self).cast_mut(), Ordering::Release);
     }
 
-    /// Waits in the queue, where it is not passed over, until the status is GRANTED, or ABANDONED at `deadline`.
+    /// Waits in the queue, where it is not passed over any more, until the status is GRANTED, or OUT if it was passed over
+    /// just before, or ABANDONED at `deadline`.
     fn insist(&self, deadline: Option<Deadline>) -> u32 {
-        let granted = || (self.status() == GRANTED).then_some(GRANTED);
-        let Some(deadline) = deadline else { return P::spin_map(granted) };
-        P::spin_map_until(deadline, granted).unwrap_or_else(|| {
+        let decided = || Some(self.status()).filter(|status| *status != WAITING);
+        let Some(deadline) = deadline else { return P::spin_map(decided) };
+        P::spin_map_until(deadline, decided).unwrap_or_else(|| {
             // Relaxed: as in `wait`.
             let left = self.status.compare_exchange(WAITING, ABANDONED, Ordering::Relaxed);
             if left.is_ok() {
                 ABANDONED
             } else {
-                P::spin_map(granted)
+                self.status()
             }
         })
     }
 
-    /// Waits in the queue until the status is GRANTED or OUT, which it returns, or ABANDONED at `deadline`.
-    fn wait<T: Times>(&self, deadline: Option<Deadline>) -> u32 {
+    /// Waits in the queue until the status is GRANTED or OUT, which it returns, or ABANDONED at `deadline`. It insists from
+    /// `insists_at` on, also because its short waits never leave the CPU to a thread of lower priority.
+    fn wait<T: Times>(&self, insists_at: Ns, deadline: Option<Deadline>) -> u32 {
         let update = Setting::Update.time::<P>(T::UPDATE_DELAY);
         let section = Setting::Section.time::<P>(T::MAX_CS_TIME);
         let mut leave_at = after::<P>(section).at;
@@ -160,10 +165,16 @@ impl<P: Platform> Node<P> {
             }
             self.publish_time();
             let left = left::<P>(deadline);
-            if left != 0 && now::<P>() < leave_at {
+            let now = now::<P>();
+            if left != 0 && now >= insists_at {
+                // Relaxed: a hint.
+                self.looked_at.store(INSISTENT, Ordering::Relaxed);
+                return self.insist(deadline);
+            }
+            if left != 0 && now < leave_at {
                 continue;
             }
-            // Relaxed, here and below: the owner tells only that it does not wait, or waits again; its node is linked.
+            // Relaxed, as when it waits again: the owner tells only whether it waits; its node is linked.
             if self.status.compare_exchange(WAITING, ABANDONED, Ordering::Relaxed).is_err() {
                 continue;
             }
@@ -234,7 +245,7 @@ impl<P: Platform, T: Times> McsTp<P, T> {
             let insists = now::<P>() >= insists_at;
             // SAFETY: the predecessor is not let go until a release has seen its `next`.
             cx.link_behind(unsafe { &*predecessor }, insists);
-            match if insists { cx.insist(deadline) } else { cx.wait::<T>(deadline) } {
+            match if insists { cx.insist(deadline) } else { cx.wait::<T>(insists_at, deadline) } {
                 GRANTED => return true,
                 ABANDONED => return false,
                 _ => {}
@@ -383,7 +394,7 @@ unsafe impl<P: Platform, T: Times> TryLock<P> for McsTp<P, T> {
 // SAFETY: an abandoned node is never granted the lock.
 unsafe impl<P: Platform, T: Times> TimedLock<P> for McsTp<P, T> {
     unsafe fn lock_until(&self, cx: &Node<P>, deadline: Deadline) -> bool {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         if unsafe { self.try_lock(cx) } {
             return true;
         }

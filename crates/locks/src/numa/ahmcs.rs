@@ -1,5 +1,5 @@
-//! AHMCS, the adaptive hierarchical MCS lock (Chabbi, Mellor-Crummey, PPoPP 2016): HMCS whose threads begin higher up where
-//! the levels below have not paid off.
+//! AHMCS, the adaptive hierarchical MCS lock (Chabbi, Mellor-Crummey, PPoPP 2016): HMCS whose threads begin higher up
+//! where the levels below have not paid off.
 //!
 //!   root          [T straight, holder]->[node 1]
 //!                                        |
@@ -16,12 +16,13 @@
 //! | above the inner group: two or more behind it                               | one level lower            |
 //! | anything else                                                              | as before                  |
 //!
-//! Fairness, space and waiting: as HMCS, and one line more. A `try_lock` goes straight to the root, too: a thread that tries
-//! before it queues, as the preload library does, passes by a leader that has not woken up yet.
+//! Fairness, space and waiting: as HMCS, and one line more. A `try_lock` goes straight to the root, too: a thread that
+//! tries before it queues, as the preload library does, passes by a leader that has not woken up yet.
 //!
-//! Deviations: the paper keeps the beginning for each thread and lock. A lock has no place for each thread; here there is one
-//! for each inner group, whose threads see the same queues. The paper moves one level up for a thread that has waited for
-//! others at the parent and left the lock to others there; here the second is enough, which is to be seen at the release.
+//! Deviations: the paper keeps the beginning for each thread and lock. A lock has no place for each thread; here there
+//! is one for each inner group, whose threads see the same queues. The paper moves one level up for a thread that has
+//! waited for others at the parent and left the lock to others there; here the second is enough, which is to be seen at
+//! the release.
 
 use super::hmcs::{parameters, Form, Level, Machine, Tree, INNER};
 use super::level::{QNode, COHORT_START};
@@ -88,7 +89,7 @@ impl<P: Platform, F: Form> AhmcsLock<P, F> {
     unsafe fn learn(&self, cx: &Node<P>) {
         let began = cx.began();
         let next = cx.queue.next();
-        // SAFETY: as for this call; a waiter's node stays until it is granted its turn.
+        // SAFETY: the caller keeps the contract of the call; a waiter's node stays until it is granted its turn.
         let better = unsafe {
             if began != Level::Inner && !next.is_null() && !(*next).next().is_null() {
                 if began == Level::Root {
@@ -154,25 +155,25 @@ unsafe impl<P: Platform, F: Form> RawLock<P> for AhmcsLock<P, F> {
         };
         cx.group.store(place.inner, Ordering::Relaxed);
         cx.began.store(level as u32, Ordering::Relaxed);
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.tree.acquire_from(level, place, &cx.queue) };
     }
 
     #[inline]
     unsafe fn has_heir(&self, cx: &Node<P>) -> bool {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.tree.has_heir(cx.began(), &cx.queue) }
     }
 
     #[inline]
     unsafe fn unlock_alone(&self, cx: &Node<P>) -> bool {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.tree.unlock_alone(cx.began(), &cx.queue) }
     }
 
     #[inline]
     unsafe fn hand_over(&self, cx: &Node<P>) {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe {
             self.learn(cx);
             self.tree.hand_over(cx.began(), &cx.queue);
@@ -186,7 +187,7 @@ unsafe impl<P: Platform, F: Form> TryLock<P> for AhmcsLock<P, F> {
     unsafe fn try_lock(&self, cx: &Node<P>) -> bool {
         cx.group.store(F::place::<P>().inner, Ordering::Relaxed);
         cx.began.store(Level::Root as u32, Ordering::Relaxed);
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.tree.try_acquire(&cx.queue) }
     }
 }

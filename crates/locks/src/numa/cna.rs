@@ -10,9 +10,9 @@
 //! holder writes its successor's node. Each waiter spins on its own line.
 //!
 //! Deviations. The holder looks where it runs as it passes the lock on; in the paper it keeps what it found as it
-//! enqueued. And where the next waiter is local and nobody is in the secondary queue, it gets the lock whatever the draw says:
-//! there is nobody else to prefer. The paper's figure draws first, to the same end, and pays for the draw. On a machine with
-//! one NUMA node the holder does not look where waiters run.
+//! enqueued. And where the next waiter is local and nobody is in the secondary queue, it gets the lock whatever the
+//! draw says: there is nobody else to prefer. The paper's figure draws first, to the same end, and pays for the draw.
+//! On a machine with one NUMA node the holder does not look where waiters run.
 
 use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::parameters::{Default, Parameter, Parameters, Setting, Values};
@@ -128,9 +128,9 @@ impl<P: Platform> Node<P> {
         self.next_numa_node.store(numa_node, Ordering::Relaxed);
     }
 
-    /// The first waiter behind this holder on its NUMA node `here`, as far as waiters have linked in; null if there is none.
-    /// Those before it have moved to the secondary queue. `is_local` tells whether a candidate, its second argument, runs on
-    /// that NUMA node; its first argument is the node before.
+    /// The first waiter behind this holder on its NUMA node `here`, as far as waiters have linked in; null if there is
+    /// none. Those before it have moved to the secondary queue. `is_local` tells whether a candidate, its second
+    /// argument, runs on that NUMA node; its first argument is the node before.
     ///
     /// # Safety
     /// `self` holds the lock and has a linked successor.
@@ -159,7 +159,8 @@ impl<P: Platform> Node<P> {
     /// Both are linked waiters in this order, and nodes of the secondary queue are waiters.
     unsafe fn append_to_secondary(&self, first: *mut Node<P>, last: *mut Node<P>) {
         let head = self.secondary();
-        // Relaxed throughout: the secondary queue belongs to the holder, and is published with the lock.
+        // Relaxed, like all accesses of this function: the secondary queue belongs to the holder, and is published with
+        // the lock.
         // SAFETY: waiters' nodes stay until they are granted the lock.
         unsafe {
             (*last).link_to(null_mut(), UNKNOWN);
@@ -180,20 +181,22 @@ impl<P: Platform> Node<P> {
     /// `self` holds the lock, and `successor` waits in the main queue.
     pub(super) unsafe fn grant(&self, successor: *mut Node<P>) {
         let secondary = self.secondary();
-        // ORDER(hand-off): Release pairs with the Acquire in `wait_behind`; publishes the critical section and the queues.
+        // ORDER(hand-off): Release pairs with the Acquire in `wait_behind`; publishes the critical section and the
+        // queues.
         // LAST: the lock may be destroyed, and the node reused, after this store.
         // SAFETY: a waiter's node stays until it is granted the lock.
         unsafe { (*successor).spin.store(secondary.expose_provenance().max(GRANTED), Ordering::Release) };
     }
 
-    /// Puts the secondary queue back in front of the main one, and grants the lock to its head; to the next waiter if there
-    /// is no secondary queue.
+    /// Puts the secondary queue back in front of the main one, and grants the lock to its head; to the next waiter if
+    /// there is no secondary queue.
     ///
     /// # Safety
     /// `self` holds the lock, and has a linked successor.
     pub(super) unsafe fn grant_to_secondary(&self) {
         let head = self.secondary();
-        // SAFETY: as for this call; nodes of both queues are waiters, whose nodes stay until they are granted the lock.
+        // SAFETY: the caller keeps the contract of the call; nodes of both queues are waiters, whose nodes stay until
+        // they are granted the lock.
         unsafe {
             if head.is_null() {
                 return self.grant(self.next());
@@ -201,8 +204,9 @@ impl<P: Platform> Node<P> {
             // Relaxed: the secondary queue belongs to the holder; the grant publishes the links.
             let tail = (*head).secondary_tail.load(Ordering::Relaxed);
             (*tail).link_to(self.next(), self.next_numa_node.load(Ordering::Relaxed));
-            // ORDER(hand-off): as in `grant`.
-            // LAST: as in `grant`.
+            // ORDER(hand-off): Release pairs with the Acquire in `wait_behind`; publishes the critical section and the
+            // links.
+            // LAST: the lock may be destroyed, and the node reused, after this store.
             (*head).spin.store(GRANTED, Ordering::Release);
         }
     }
@@ -229,8 +233,8 @@ pub(super) const fn threshold(default: u32) -> Parameter {
 }
 
 impl<P: Platform, const THRESHOLD: u32> CnaLock<P, THRESHOLD> {
-    /// Waits until a successor has linked in, if the secondary queue cannot become the main one. Returns whether it could:
-    /// then the lock has been granted to its head.
+    /// Waits until a successor has linked in, if the secondary queue cannot become the main one. Returns whether it
+    /// could: then the lock has been granted to its head.
     ///
     /// # Safety
     /// `cx` holds the lock, and either somebody is in the secondary queue, or a successor is about to link in.
@@ -248,7 +252,7 @@ impl<P: Platform, const THRESHOLD: u32> CnaLock<P, THRESHOLD> {
             if self.tail.compare_exchange(from_ref(cx).cast_mut(), last, Ordering::Release).is_ok() {
                 // ORDER(hand-off): Release pairs with the Acquire in `wait_behind`; publishes the critical section.
                 // LAST: the lock may be destroyed, and the node reused, after this store.
-                // SAFETY: as above.
+                // SAFETY: the head of the secondary queue is a waiter, whose node stays until this grant.
                 unsafe { (*head).spin.store(GRANTED, Ordering::Release) };
                 return true;
             }
@@ -258,8 +262,8 @@ impl<P: Platform, const THRESHOLD: u32> CnaLock<P, THRESHOLD> {
     }
 }
 
-// SAFETY: a node becomes the holder when it finds the queue empty or when the holder before grants it; every waiter is in
-// one of the two queues, and the secondary one joins the main one before the main one ends.
+// SAFETY: a node becomes the holder when it finds the queue empty or when the holder before grants it; every waiter is
+// in one of the two queues, and the secondary one joins the main one before the main one ends.
 unsafe impl<P: Platform, const THRESHOLD: u32> RawLock<P> for CnaLock<P, THRESHOLD> {
     const INFO: LockInfo = LockInfo {
         id: "cna",
@@ -305,7 +309,8 @@ unsafe impl<P: Platform, const THRESHOLD: u32> RawLock<P> for CnaLock<P, THRESHO
 
     #[inline]
     unsafe fn hand_over(&self, cx: &Node<P>) {
-        // SAFETY: as for this call; all other nodes are waiters, whose nodes stay until they are granted the lock.
+        // SAFETY: the caller keeps the contract of the call; all other nodes are waiters, whose nodes stay until they
+        // are granted the lock.
         unsafe {
             if self.granted_without_successor(cx) {
                 return;

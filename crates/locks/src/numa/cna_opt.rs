@@ -5,15 +5,16 @@
 //! Three things differ from [`super::cna`]:
 //! - A node says on which NUMA node the *next* waiter runs, which that one has written there when it linked in. So the
 //!   holder does not fetch the line of a waiter only to know where it runs.
-//! - *Shuffle reduction*: while nobody is in the secondary queue, most hand-offs go to the next waiter, whoever it is; only
-//!   one in `SHUFFLE` looks for a local one. Where few compete, moving waiters to and fro costs more than it saves.
-//! - A countdown, drawn at random when it has run out, stands for a random number at each hand-off.
+//! - *Shuffle reduction*: while nobody is in the secondary queue, most hand-offs go to the next waiter, whoever it is;
+//!   only one in `SHUFFLE` looks for a local one. Where few compete, moving waiters to and fro costs more than it
+//!   saves.
+//! - A countdown of hand-offs, drawn at random when it has run out, stands for a random number at each of them.
 //!
 //! Fairness, space, hand-off and waiting: as CNA.
 //!
 //! Deviations: the paper has the NUMA node in the low bits of the link, which limits the number of nodes, and keeps the
-//! countdown in the thread; here it is the context's, and whoever calls the lock gives a thread the same context again and
-//! again. How often the lock looks for a local waiter is as in its authors' patches for Linux.
+//! countdown in the thread; here it is the context's, and whoever calls the lock gives a thread the same context again
+//! and again. How often the lock looks for a local waiter is as in its authors' patches for Linux.
 
 use super::cna::{threshold, Cna, Node};
 use crate::info::LockInfo;
@@ -22,7 +23,8 @@ use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use core::ptr::null_mut;
 use lockswap_platform::{AtomicInt, Ordering, Platform};
 
-/// The lock: one word. After less than `THRESHOLD` hand-offs, half of that on average, it is the secondary queue's turn.
+/// The lock: one word. After less than `THRESHOLD` hand-offs, half of that on average, it is the secondary queue's
+/// turn.
 #[repr(transparent)]
 pub struct CnaOptLock<P: Platform, const THRESHOLD: u32, const SHUFFLE: u32> {
     plain: Cna<P>,
@@ -30,14 +32,6 @@ pub struct CnaOptLock<P: Platform, const THRESHOLD: u32, const SHUFFLE: u32> {
 
 /// The published threshold.
 pub type CnaOpt<P> = CnaOptLock<P, 0xffff, 128>;
-
-/// Counts a hand-off of the holder `cx`: how many are left until the secondary queue gets its turn.
-fn count_down<P: Platform>(cx: &Node<P>, threshold: u32) -> u32 {
-    // Relaxed: the field belongs to the acquisition.
-    let left = cx.countdown.load(Ordering::Relaxed).checked_sub(1).unwrap_or_else(|| P::choose(threshold));
-    cx.countdown.store(left, Ordering::Relaxed);
-    left
-}
 
 // SAFETY: CNA does it all; this only chooses another one of the waiters.
 unsafe impl<P: Platform, const THRESHOLD: u32, const SHUFFLE: u32> RawLock<P> for CnaOptLock<P, THRESHOLD, SHUFFLE> {
@@ -68,7 +62,7 @@ unsafe impl<P: Platform, const THRESHOLD: u32, const SHUFFLE: u32> RawLock<P> fo
 
     #[inline]
     unsafe fn lock(&self, cx: &Node<P>) {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.plain.lock(cx) };
     }
 
@@ -79,13 +73,14 @@ unsafe impl<P: Platform, const THRESHOLD: u32, const SHUFFLE: u32> RawLock<P> fo
 
     #[inline]
     unsafe fn unlock_alone(&self, cx: &Node<P>) -> bool {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.plain.unlock_alone(cx) }
     }
 
     #[inline]
     unsafe fn hand_over(&self, cx: &Node<P>) {
-        // SAFETY: as for this call; all other nodes are waiters, whose nodes stay until they are granted the lock.
+        // SAFETY: the caller keeps the contract of the call; all other nodes are waiters, whose nodes stay until they
+        // are granted the lock.
         unsafe {
             if self.plain.granted_without_successor(cx) {
                 return;
@@ -98,16 +93,24 @@ unsafe impl<P: Platform, const THRESHOLD: u32, const SHUFFLE: u32> RawLock<P> fo
             if nobody_else && cx.is_next_at(here) {
                 return cx.grant(cx.next());
             }
-            let left = count_down(cx, Setting::Threshold.number::<P>(THRESHOLD));
-            if nobody_else && !left.is_multiple_of(Setting::Shuffle.number::<P>(SHUFFLE)) {
-                return cx.grant(cx.next());
-            }
-            let local = if left != 0 { cx.find_successor(|before, _| before.is_next_at(here)) } else { null_mut() };
-            if local.is_null() {
+            // Relaxed, as below: the field belongs to the acquisition.
+            let counted = cx.countdown.load(Ordering::Relaxed).checked_sub(1);
+            let left = counted.unwrap_or_else(|| P::choose(Setting::Threshold.number::<P>(THRESHOLD)));
+            let next = if nobody_else && !left.is_multiple_of(Setting::Shuffle.number::<P>(SHUFFLE)) {
+                cx.next()
+            } else if left != 0 {
+                cx.find_successor(|before, _| before.is_next_at(here))
+            } else {
+                null_mut()
+            };
+            if next.is_null() {
                 cx.grant_to_secondary();
             } else {
-                cx.grant(local);
+                cx.grant(next);
             }
+            // Only now: the successor has written its link to this node's line, and to fetch the line back first would delay
+            // the grant. The next acquisition needs it anyway.
+            cx.countdown.store(left, Ordering::Relaxed);
         }
     }
 }
@@ -116,7 +119,7 @@ unsafe impl<P: Platform, const THRESHOLD: u32, const SHUFFLE: u32> RawLock<P> fo
 unsafe impl<P: Platform, const THRESHOLD: u32, const SHUFFLE: u32> TryLock<P> for CnaOptLock<P, THRESHOLD, SHUFFLE> {
     #[inline]
     unsafe fn try_lock(&self, cx: &Node<P>) -> bool {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.plain.try_lock(cx) }
     }
 }

@@ -1,22 +1,23 @@
-//! Lock cohorting (Dice, Marathe, Shavit, PPoPP 2012, section 2; TOPC 1(2), 2015, with C-PTL-TKT): a NUMA-aware lock made of
-//! two others.
+//! Lock cohorting (Dice, Marathe, Shavit, PPoPP 2012, section 2; TOPC 1(2), 2015, with C-PTL-TKT): a NUMA-aware lock
+//! made of two others.
 //!
 //!   global lock                    one thread of one node holds it, for its whole node
 //!   batch: node 0, 7 passes        which node that is, and how often it has passed the global lock on
 //!   node 0: local [A holder]->[C]->[D]
 //!   node 1: local [B leader]->[E]  B waits for the global lock, E for B
 //!
-//! A thread takes its node's local lock, then the global one, unless the thread before has left it to the node. The holder
-//! leaves it to its node if somebody waits there, up to `batch` times in a row. Fairness: that of the global lock between
-//! nodes, long-term if it serves nodes in order. Space: a cache line per node and those of the global lock, outside the
-//! pthread object. Hand-off and waiting: those of the two locks.
+//! A thread takes its node's local lock, then the global one, unless the thread before has left it to the node. The
+//! holder leaves it to its node if somebody waits there, up to `batch` times in a row. Fairness: that of the global
+//! lock between nodes, long-term if it serves nodes in order. Space: a cache line per node and those of the global
+//! lock, outside the pthread object. Hand-off and waiting: those of the two locks.
 //!
-//! Deviations: a thread that sees its node's lock and the global one free takes the global one alone; with both, lock and
-//! unlock took 1.2 to 1.8 times as long as glibc's where nobody competes. A waiter is overtaken thereby only before it has
-//! asked for the global lock, and where that one lets threads overtake. The mark that the global lock comes along is the
-//! number of the node that has it, on a line with the count of passes, for all local locks alike. (The paper has the mark in
-//! the MCS node.) On the line of the local lock, to which arriving threads write, it took 1.02 to 1.2 times as long in the
-//! simulator. The local lock is released before the global one, so that the last access is the one that lets other nodes in.
+//! Deviations: a thread that sees its node's lock and the global one free takes the global one alone; with both, lock
+//! and unlock took 1.2 to 1.8 times as long as glibc's where nobody competes. A waiter is overtaken thereby only before
+//! it has asked for the global lock, and where that one lets threads overtake. The mark that the global lock comes
+//! along is the number of the node that has it, on a line with the count of passes, for all local locks alike. (The
+//! paper has the mark in the MCS node.) On the line of the local lock, to which arriving threads write, it took 1.02 to
+//! 1.2 times as long in the simulator. The local lock is released before the global one, so that the last access is the
+//! one that lets other nodes in.
 
 use super::ENTRIES;
 use crate::flat::{backoff::Backoff, partitioned::Partitioned, ticket::Ticket};
@@ -53,9 +54,9 @@ const ALONE: u32 = 0;
 /// What the holder of the global lock keeps there. Accessed with Relaxed order, because the locks synchronise holders.
 #[repr(C)]
 struct Batch<P: Platform> {
-    /// The entry of the node that has the global lock, plus one, which is not always that of the CPU that releases it; or
-    /// [`ALONE`]. A node's number is written, and taken back, only by holders of its local lock: whoever has just acquired
-    /// that one finds the number exactly if the thread before has left the global lock to the node.
+    /// The entry of the node that has the global lock, plus one, which is not always that of the CPU that releases it;
+    /// or [`ALONE`]. A node's number is written, and taken back, only by holders of its local lock: whoever has just
+    /// acquired that one finds the number exactly if the thread before has left the global lock to the node.
     holder: P::U32,
     /// How often the node has passed the global lock on since it acquired it.
     passes: P::U32,
@@ -93,7 +94,7 @@ impl<P: Platform, G, L, const BATCH: u32> Cohort<P, G, L, BATCH> {
         G: ThreadOblivious<P>,
         L: DetectWaiters<P>,
     {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.local[node].lock(cx) };
         if self.batch.holder.load(Ordering::Relaxed) != node as u32 + 1 {
             // SAFETY: no context is needed.
@@ -104,19 +105,13 @@ impl<P: Platform, G, L, const BATCH: u32> Cohort<P, G, L, BATCH> {
     }
 }
 
-// SAFETY: whoever returns holds the global lock, or was left it by a thread that held it together with its local lock; that
-// one makes the thread it is left to unique.
+// SAFETY: whoever returns holds the global lock, or was left it by a thread that held it together with its local lock;
+// that one makes the thread it is left to unique.
 unsafe impl<P: Platform, G: ThreadOblivious<P>, L: DetectWaiters<P>, const BATCH: u32> RawLock<P>
     for Cohort<P, G, L, BATCH>
 {
     const INFO: LockInfo = LockInfo {
-        id: match (G::INFO.id.as_bytes(), L::INFO.id.as_bytes()) {
-            (b"backoff", b"mcs_spin") => "c-bo-mcs_spin",
-            (b"backoff", b"mcs_stp") => "c-bo-mcs_stp",
-            (b"partitioned", b"ticket") => "c-ptl-tkt",
-            (b"ticket", b"ticket") => "c-tkt-tkt",
-            _ => "cohort",
-        },
+        id: "cohort",
         family: Family::Numa,
         waiting: L::INFO.waiting,
         fairness: match G::INFO.fairness {
@@ -125,10 +120,7 @@ unsafe impl<P: Platform, G: ThreadOblivious<P>, L: DetectWaiters<P>, const BATCH
         },
         timed: Timed::Poll,
         summary: "a local lock per NUMA node below a global one, which stays with a node for a batch",
-        paper: match G::INFO.id.as_bytes() {
-            b"partitioned" => "Dice, Marathe, Shavit: TOPC 1(2), 2015",
-            _ => "Dice, Marathe, Shavit: PPoPP 2012, sec. 2",
-        },
+        paper: "Dice, Marathe, Shavit: PPoPP 2012; TOPC 1(2), 2015",
         asks: Asks::LOCALITY,
         ..LockInfo::PLAIN
     };
@@ -160,7 +152,7 @@ unsafe impl<P: Platform, G: ThreadOblivious<P>, L: DetectWaiters<P>, const BATCH
     #[inline]
     unsafe fn lock(&self, cx: &L::Ctx) {
         let node = P::node() as usize % ENTRIES;
-        // SAFETY: as for this call; the global lock needs no context.
+        // SAFETY: the caller keeps the contract of the call; the global lock needs no context.
         unsafe {
             if self.local[node].is_held() || !self.global.try_lock(&()) {
                 self.lock_both(node, cx);

@@ -5,13 +5,13 @@
 //!   queue ------------------------+
 //!   [A head]->[B]->[C]                a CNA lock; its holder, the head, competes for `held`
 //!
-//! A newcomer takes a free word at once. Else it acquires the CNA lock, waits for the word, takes it, and releases the CNA
-//! lock before its critical section, so that its queue node lives on its stack. Newcomers may pass the head by while it
-//! is patient; then they join the queue. Fairness: long-term. Space: two words. Hand-off: the head sees the word free.
-//! Waiters spin on their own lines, the head on the lock's.
+//! A newcomer takes a free word at once. Else it acquires the CNA lock, waits for the word, takes it, and releases the
+//! CNA lock before its critical section, so that its queue node lives on its stack. Newcomers may pass the head by
+//! while it is patient; then they join the queue. Fairness: long-term. Space: two words. Hand-off: the head sees the
+//! word free. Waiters spin on their own lines, the head on the lock's.
 //!
-//! Deviation: impatience is a word of its own, so that a release is one store. A newcomer that has read the word before the
-//! head became impatient may still pass, once.
+//! Deviation: impatience is a word of its own, so that a release is one store. A newcomer that has read the word before
+//! the head became impatient may still pass, once.
 
 use super::cna::{Cna, Node};
 use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
@@ -45,7 +45,7 @@ impl<P: Platform, const PATIENCE: u32> FissileLock<P, PATIENCE> {
 
     #[inline]
     fn barge(&self) -> bool {
-        // Relaxed here and below: fairness depends on it, nothing else.
+        // Relaxed, like every access to `impatient`: fairness depends on it, nothing else.
         self.impatient.load(Ordering::Relaxed) == PATIENT && self.acquire_free()
     }
 

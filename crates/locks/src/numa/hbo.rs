@@ -3,11 +3,12 @@
 //!   holder: FREE | node of the holder        a waiter comes back soon if the holder is of its node, late if not
 //!   next, serving: tickets of the impatient  while there is one, only the thread being served may acquire
 //!
-//! Fairness: long-term. Space: three words. Hand-off: whoever comes first; a waiter of the holder's node looks more often.
+//! Fairness: long-term. Space: three words. Hand-off: whoever comes first; a waiter of the holder's node looks more
+//! often.
 //!
-//! Deviations: the paper bounds starvation by node: a waiter that is angry makes the threads of other nodes hold off, but
-//! nobody is served for sure. Here each waiter becomes impatient after a bounded time, and the impatient are served in
-//! order, before everybody else but those few who have just looked. There is no throttling of a node's traffic (its
+//! Deviations: the paper bounds starvation by node: a waiter that is angry makes the threads of other nodes hold off,
+//! but nobody is served for sure. Here each waiter becomes impatient after a bounded time, and the impatient are served
+//! in order, before everybody else but those few who have just looked. There is no throttling of a node's traffic (its
 //! `GT` variant): the threads of one node watch one word.
 
 use crate::info::{Asks, ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};
@@ -44,8 +45,8 @@ pub struct HboLock<P: Platform, const ROUNDS: u32, const PATIENCE: Ns> {
     serving: P::U32,
 }
 
-/// Up to 300 us of back-off as in the paper, then 100 ms: the impatient are served in order, which is slow where threads
-/// outnumber CPUs, so nobody becomes impatient for a few lost time slices.
+/// Up to 300 us of back-off as in the paper, then 100 ms: the impatient are served in order, which is slow where
+/// threads outnumber CPUs, so nobody becomes impatient for a few lost time slices.
 pub type Hbo<P> = HboLock<P, 16, 100_000_000>;
 
 impl<P: Platform, const ROUNDS: u32, const PATIENCE: Ns> HboLock<P, ROUNDS, PATIENCE> {

@@ -6,33 +6,34 @@
 //!                  |               |          |
 //!   inner groups  [A holder, 7th]->[B]  [C]  [D]->[E]               for each a queue of threads
 //!
-//! A thread acquires its inner group's queue, then that of the outer group, then the root; it waits in each behind others
-//! of the same group. The holder passes the lock, and with it the places of its group higher up, to the next thread of its
-//! inner group, `threshold` acquisitions in a row; then it releases the outer group's queue, in which the next inner
-//! group has its turn, up to `outer-threshold` in a row, before the root is released. So short hand-offs are most
-//! frequent, and long ones least; an outer group may keep the lock for the product of the two.
+//! A thread acquires its inner group's queue, then that of the outer group, then the root; it waits in each behind
+//! others of the same group. The holder passes the lock, and with it the places of its group higher up, to the next
+//! thread of its inner group, `threshold` acquisitions in a row; then it releases the outer group's queue, in which the
+//! next inner group has its turn, up to `outer-threshold` in a row, before the root is released. So short hand-offs are
+//! most frequent, and long ones least; an outer group may keep the lock for the product of the two.
 //!
-//! The levels are those of the machine ([`Platform::hierarchy`]): three where last-level caches lie in NUMA nodes, or nodes
-//! in packages, and several of both; else the inner groups are right below the root. That is looked up by each acquisition:
-//! a queue notes where its place above is, so that nothing breaks when the answer changes.
+//! The levels are those of the machine ([`Platform::hierarchy`]): three where last-level caches lie in NUMA nodes, or
+//! nodes in packages, and several of both; else the inner groups are right below the root. That is looked up by each
+//! acquisition: a queue notes where its place above is, so that nothing breaks when the answer changes.
 //!
-//! Fairness: long-term; each queue is first come, first served. Hand-off: one store inside an inner group. Each waiter spins
-//! on its own line. Space: half a cache line for each group and one line for the root, outside the pthread object, plus a
-//! queue node per acquisition that lives until the release. There are queues for [`INNER`] inner and [`OUTER`] outer groups;
-//! where a machine has more, neighbours share one.
+//! Fairness: long-term; each queue is first come, first served. Hand-off: one store inside an inner group. Each waiter
+//! spins on its own line. Space: half a cache line for each group and one line for the root, outside the pthread
+//! object, plus a queue node per acquisition that lives until the release. There are queues for [`INNER`] inner and
+//! [`OUTER`] outer groups; where a machine has more, neighbours share one.
 //!
-//! What shares a line: the end of a queue, to which arriving threads write, and its place above, on which its first thread
-//! spins; a line for each was no faster in the simulator, because a group whose first thread waits has few arrivals. And
-//! two groups where there are more than half as many as queues: with 32 caches on 2 x EPYC 7742 a line for each made 256
-//! threads as fast, 70 threads 1.2 times; 16 queues of a line each took more memory and were 0.78 times as fast.
+//! What shares a line: the end of a queue, to which arriving threads write, and its place above, on which its first
+//! thread spins; a line for each was no faster in the simulator, because a group whose first thread waits has few
+//! arrivals. And two groups where there are more than half as many as queues: with 32 caches on 2 x EPYC 7742 a line
+//! for each made 256 threads as fast, 70 threads 1.2 times; 16 queues of a line each took more memory and were 0.78
+//! times as fast.
 //!
-//! Deviations: a thread that sees nobody enqueues its own queue node at the root, as in AHMCS, the authors' later lock: with
-//! two levels four atomic exchanges took 2.0 times as long as glibc's lock and unlock where nobody competes. A queue node
-//! names the queue that it is in, because the thread may release the lock on another CPU.
+//! Deviations: a thread that sees nobody enqueues its own queue node at the root, as in AHMCS, the authors' later lock:
+//! with two levels four atomic exchanges took 2.0 times as long as glibc's lock and unlock where nobody competes. A
+//! queue node names the queue that it is in, because the thread may release the lock on another CPU.
 //!
-//! A group's place above is used again by its next first thread. That is why a level is released before the one below it,
-//! as in the paper: the next first thread comes up only when nobody looks at the place any more. The price is that a
-//! releasing thread touches the lock after another group may have acquired it, which `is_quiet` tells.
+//! A group's place above is used again by its next first thread. That is why a level is released before the one below
+//! it, as in the paper: the next first thread comes up only when nobody looks at the place any more. The price is that
+//! a releasing thread touches the lock after another group may have acquired it, which `is_quiet` tells.
 
 use super::level::{HNode, QNode, ACQUIRE_PARENT, COHORT_START};
 use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
@@ -141,7 +142,7 @@ impl<P: Platform, F: Form> Tree<P, F> {
     pub(super) unsafe fn acquire_from(&self, level: Level, place: Hierarchy, cx: &QNode<P>) {
         let (root, inner) = (&self.root.0, of_group(&self.inner, place.inner));
         let outer = place.outer.map(|number| of_group(&self.outer, number));
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe {
             match (level, outer) {
                 (Level::Root, _) => Self::acquire(&[root], cx),
@@ -158,7 +159,8 @@ impl<P: Platform, F: Form> Tree<P, F> {
     /// `cx` is in no queue. The lock exists.
     unsafe fn acquire(path: &[&HNode<P>], cx: &QNode<P>) {
         let Some((h, above)) = path.split_first() else { return };
-        // SAFETY: as for this call; the place in the parent's queue belongs to the first of this one.
+        // SAFETY: the caller keeps the contract of the call; the place in the parent's queue belongs to the first of
+        // this one.
         unsafe {
             if cx.enqueue(h) == ACQUIRE_PARENT {
                 cx.start_cohort();
@@ -173,11 +175,12 @@ impl<P: Platform, F: Form> Tree<P, F> {
     /// As for [`TryLock::try_lock`].
     #[inline]
     pub(super) unsafe fn try_acquire(&self, cx: &QNode<P>) -> bool {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { cx.enqueue_alone(&self.root) }
     }
 
-    /// Whether the release of a lock that was acquired from `level` on is sure to grant it to a thread that waits behind.
+    /// Whether the release of a lock that was acquired from `level` on is sure to grant it to a thread that waits
+    /// behind.
     ///
     /// # Safety
     /// As for [`RawLock::has_heir`].
@@ -192,7 +195,7 @@ impl<P: Platform, F: Form> Tree<P, F> {
     /// As for [`RawLock::unlock_alone`].
     #[inline]
     pub(super) unsafe fn unlock_alone(&self, level: Level, cx: &QNode<P>) -> bool {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         level == Level::Root && unsafe { cx.leave_alone() }
     }
 
@@ -202,7 +205,7 @@ impl<P: Platform, F: Form> Tree<P, F> {
     /// As for [`RawLock::hand_over`].
     #[inline]
     pub(super) unsafe fn hand_over(&self, level: Level, cx: &QNode<P>) {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe {
             match level {
                 // LAST: the lock may be destroyed when the waiter has acquired.
@@ -212,14 +215,15 @@ impl<P: Platform, F: Form> Tree<P, F> {
         }
     }
 
-    /// Passes the lock on inside the queue of `cx`, which is one of `level`. If nobody waits there, or the turn of its group
-    /// is over, releases the queue above, then this one.
+    /// Passes the lock on inside the queue of `cx`, which is one of `level`. If nobody waits there, or the turn of its
+    /// group is over, releases the queue above, then this one.
     ///
     /// # Safety
     /// `cx` is the first of its queue, and the queues above are held, too.
     unsafe fn release(&self, level: Level, cx: &QNode<P>) {
         let (in_a_row, next) = (cx.status(), cx.next());
-        // SAFETY: as for this call; the next one waits, and the place in the queue above belongs to the holder.
+        // SAFETY: the caller keeps the contract of the call; the next one waits, and the place in the queue above
+        // belongs to the holder.
         unsafe {
             if in_a_row < Self::threshold(level) && !next.is_null() {
                 // LAST: the lock may be destroyed when the waiter has acquired.
@@ -250,7 +254,7 @@ impl<P: Platform, F: Form> Tree<P, F> {
     /// It is in a queue of this lock.
     #[inline]
     pub(super) unsafe fn is_at_root(&self, node: &QNode<P>) -> bool {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         ptr::eq(unsafe { node.home() }, &raw const self.root.0)
     }
 
@@ -301,13 +305,13 @@ unsafe impl<P: Platform, F: Form> RawLock<P> for HmcsLock<P, F> {
     unsafe fn lock(&self, cx: &QNode<P>) {
         let place = F::place::<P>();
         let level = if self.tree.looks_empty(place) { Level::Root } else { Level::Inner };
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.tree.acquire_from(level, place, cx) };
     }
 
     #[inline]
     unsafe fn unlock(&self, cx: &QNode<P>) {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe {
             let level = self.level_of(cx);
             if !self.tree.unlock_alone(level, cx) {
@@ -318,19 +322,19 @@ unsafe impl<P: Platform, F: Form> RawLock<P> for HmcsLock<P, F> {
 
     #[inline]
     unsafe fn has_heir(&self, cx: &QNode<P>) -> bool {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.tree.has_heir(self.level_of(cx), cx) }
     }
 
     #[inline]
     unsafe fn unlock_alone(&self, cx: &QNode<P>) -> bool {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.tree.unlock_alone(self.level_of(cx), cx) }
     }
 
     #[inline]
     unsafe fn hand_over(&self, cx: &QNode<P>) {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.tree.hand_over(self.level_of(cx), cx) };
     }
 }
@@ -342,7 +346,7 @@ impl<P: Platform, F: Form> HmcsLock<P, F> {
     /// The lock is held through `cx`.
     #[inline]
     unsafe fn level_of(&self, cx: &QNode<P>) -> Level {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         if unsafe { self.tree.is_at_root(cx) } {
             Level::Root
         } else {
@@ -355,7 +359,7 @@ impl<P: Platform, F: Form> HmcsLock<P, F> {
 unsafe impl<P: Platform, F: Form> TryLock<P> for HmcsLock<P, F> {
     #[inline]
     unsafe fn try_lock(&self, cx: &QNode<P>) -> bool {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.tree.try_acquire(cx) }
     }
 }

@@ -33,16 +33,16 @@ const NO_NODE: u32 = 0;
 /// holders.
 #[repr(C)]
 struct Batch<P: Platform> {
-    /// The holder's node plus one if it has a local ticket, else [`NO_NODE`]. A node's number is written, and taken back,
-    /// only by holders of its local ticket: whoever has just been served there finds the number exactly if the thread
-    /// before has passed the global lock on.
+    /// The holder's node plus one if it has a local ticket, else [`NO_NODE`]. A node's number is written, and taken
+    /// back, only by holders of its local ticket: whoever has just been served there finds the number exactly if the
+    /// thread before has passed the global lock on.
     holder: P::U32,
     /// How often the node may still acquire, the holder included.
     left: P::U32,
 }
 
-/// The lock. `NODES`, a power of two, is the capacity: of more nodes, neighbours share a local lock. `BATCH`, at least 1,
-/// bounds the acquisitions in a row of a node.
+/// The lock. `NODES`, a power of two, is the capacity: of more nodes, neighbours share a local lock. `BATCH`, at least
+/// 1, bounds the acquisitions in a row of a node.
 #[repr(C)]
 pub struct HTicket<P: Platform, const NODES: usize, const BATCH: u32> {
     global: Line<Level<P>>,
@@ -127,7 +127,7 @@ unsafe impl<P: Platform, const NODES: usize, const BATCH: u32> RawLock<P> for HT
 
     #[inline]
     unsafe fn lock(&self, cx: &()) {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         if unsafe { !self.try_lock(cx) } {
             self.lock_contended();
         }
@@ -144,11 +144,12 @@ unsafe impl<P: Platform, const NODES: usize, const BATCH: u32> RawLock<P> for HT
     }
 }
 
-// SAFETY: a thread holds the lock exactly if some thread holds the global ticket, which this one draws only if it is free.
+// SAFETY: a thread holds the lock exactly if some thread holds the global ticket, which this one draws only if it is
+// free.
 unsafe impl<P: Platform, const NODES: usize, const BATCH: u32> TryLock<P> for HTicket<P, NODES, BATCH> {
     #[inline]
     unsafe fn try_lock(&self, cx: &()) -> bool {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.global.try_lock(cx) }
     }
 }

@@ -1,4 +1,5 @@
-//! What the hierarchical MCS locks are made of: MCS queues, each with a queue node for its own place in the queue above.
+//! What the hierarchical MCS locks are made of: MCS queues, each with a queue node for its own place in the queue
+//! above.
 //!
 //!   HNode of the outer group     tail ------------------+        node: this queue's place in the queue of its parent
 //!                                [A's node]->[B's node]<+
@@ -17,7 +18,8 @@ pub(super) const WAIT: u32 = u32::MAX;
 /// Status of a queue node that has become the first of its queue without the lock: its owner must acquire the parent.
 pub(super) const ACQUIRE_PARENT: u32 = u32::MAX - 1;
 /// Status of a queue node whose owner has acquired the parent itself, as the first of its cohort. The lock is passed on
-/// inside the queue with one more each time: the status counts the acquisitions in a row. At the root it is always this.
+/// inside the queue with one more each time: the status counts the acquisitions in a row. At the root it is always
+/// this.
 pub(super) const COHORT_START: u32 = 1;
 
 /// The place of a thread in an [`HNode`]'s queue, or of a whole queue in that of its parent.
@@ -68,8 +70,8 @@ impl<P: Platform> HNode<P> {
 }
 
 impl<P: Platform> QNode<P> {
-    /// Joins the queue of `home`, and returns the status that the predecessor grants; [`ACQUIRE_PARENT`], at once, where
-    /// there is none.
+    /// Joins the queue of `home`, and returns the status that the predecessor grants; [`ACQUIRE_PARENT`], at once,
+    /// where there is none.
     ///
     /// # Safety
     /// The node is in no queue, and the lock exists until the node has left this one.
@@ -126,8 +128,8 @@ impl<P: Platform> QNode<P> {
     #[inline]
     pub(super) unsafe fn leave_alone(&self) -> bool {
         !self.has_next()
-            // ORDER(hand-off): Release pairs with the Acquire of the next swap; publishes the critical section, and that
-            // the node is not used any more.
+            // ORDER(hand-off): Release pairs with the Acquire of the next swap; publishes the critical section, and
+            // that the node is not used any more.
             // LAST: where this is the root, the lock may be destroyed after this exchange.
             // SAFETY: the lock exists while one of its queues holds a node.
             && unsafe { self.home() }
@@ -142,7 +144,7 @@ impl<P: Platform> QNode<P> {
     /// As for [`QNode::leave_alone`].
     #[inline]
     pub(super) unsafe fn leave(&self, status: u32) {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe {
             if !self.leave_alone() {
                 self.leave_to_next(status);
@@ -194,7 +196,7 @@ impl<P: Platform> QNode<P> {
     #[inline]
     pub(super) unsafe fn home<'a>(&self) -> &'a HNode<P> {
         // Relaxed: written by the owner, or by one of the threads before it, which have passed on the lock since.
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { &*self.home.load(Ordering::Relaxed) }
     }
 

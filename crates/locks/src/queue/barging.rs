@@ -1,20 +1,21 @@
-//! The `-barging` locks: a word in front of a queue lock that running threads may take while the head of the queue sleeps.
+//! The `-barging` locks: a word in front of a queue lock that running threads may take while the head of the queue
+//! sleeps.
 //!
 //!   word: FREE | HELD | HELD + ASLEEP | HELD + ASLEEP + CLAIMED | CLAIMED       the lock proper
 //!   queue ------------------------+
-//!   [A head]->[B]->[C]            a queue lock whose waiters spin, then park; its holder, the head, competes for the word
+//!   [A head]->[B]->[C]       a queue lock whose waiters spin, then park; its holder, the head, competes for the word
 //!
 //! A newcomer takes a free word at once. Else it acquires the queue lock, in the published order; then it spins for the
-//! word, sleeps on it, and is woken by the next release, which frees the word all the same: whoever runs may take it while
-//! the head wakes up. A head that has lost so often that its patience is over claims the word as it goes to sleep: the
-//! next release then leaves it to the head and to nobody else. It releases the queue lock before its critical section, so
-//! that its node lives on its stack. Fairness: long-term; heads are served in the order of the queue, each after
-//! `PATIENCE + 1` sleeps at the latest. Space: a word beside the queue lock's. Hand-off: the head sees the word free, or is
-//! woken for it. Waiters watch their own lines, the head the lock's.
+//! word, sleeps on it, and is woken by the next release, which frees the word all the same: whoever runs may take it
+//! while the head wakes up. A head that has lost so often that its patience is over claims the word as it goes to
+//! sleep: the next release then leaves it to the head and to nobody else. It releases the queue lock before its
+//! critical section, so that its node lives on its stack. Fairness: long-term; heads are served in the order of the
+//! queue, each after `PATIENCE + 1` sleeps at the latest. Space: a word beside the queue lock's. Hand-off: the head
+//! sees the word free, or is woken for it. Waiters watch their own lines, the head the lock's.
 //!
-//! Not published. The `_stp` locks of the study (Guiroux, Lachaize, Quéma, ATC 2016) pass the lock itself along the queue.
-//! With more threads than CPUs the next one sleeps, and the lock lies idle for a wake-up at each hand-over: at 16 threads
-//! on 2 CPUs that was 1/35 of the throughput of this.
+//! Not published. The `_stp` locks of the study (Guiroux, Lachaize, Quéma, ATC 2016) pass the lock itself along the
+//! queue. With more threads than CPUs the next one sleeps, and the lock lies idle for a wake-up at each hand-over: at
+//! 16 threads on 2 CPUs that was 1/35 of the throughput of this.
 
 use crate::info::{ByPriority, Fairness, LockInfo, Timed};
 use crate::line::Line;
@@ -56,15 +57,15 @@ impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> Barging<P, L, PATIENCE> {
     #[inline(never)]
     fn lock_contended(&self) {
         let node = Line(L::Ctx::new());
-        // SAFETY: a fresh context that stays until nobody looks at it. The queue is released while this thread holds the
-        // lock, whose memory therefore stays.
+        // SAFETY: a fresh context that stays until nobody looks at it. The queue is released while this thread holds
+        // the lock, whose memory therefore stays.
         unsafe {
             self.queue.lock(&node);
             self.compete();
             self.queue.unlock(&node);
         }
-        // At once for the queues of the catalogue. A CLH lock's successor looks at this node a little longer, and this thread
-        // would wait for it inside the critical section: there is no `clh_stp-barging`.
+        // At once for the queues of the catalogue. A CLH lock's successor looks at this node a little longer, and this
+        // thread would wait for it inside the critical section: there is no `clh_stp-barging`.
         P::spin_map(|| node.is_reusable().then_some(()));
     }
 
@@ -81,7 +82,7 @@ impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> Barging<P, L, PATIENCE> {
         while P::spin_map_bounded(spins::<P>(), acquire).is_none() {
             let asleep = if sleeps < patience { HELD | ASLEEP } else { HELD | ASLEEP | CLAIMED };
             sleeps += 1;
-            // Relaxed, here and below: tells only that somebody sleeps; `acquire` acquires.
+            // Relaxed, like the look at it: the bit tells only that somebody sleeps; `acquire` acquires.
             if self.word.compare_exchange(HELD, asleep, Ordering::Relaxed).is_ok() {
                 while self.word.load(Ordering::Relaxed) == asleep {
                     P::park(&self.word, asleep, None);

@@ -4,14 +4,14 @@
 //!   [A holder]<-[B watches A]<-[C watches B]     null tail: free
 //!
 //! Fairness: first come, first served. Space: one pointer, plus a node per acquisition. Hand-off: the holder writes its
-//! own node. Each waiter spins on its predecessor's line; in the `_stp` flavour it then parks on its own, whose address it
-//! leaves in its predecessor's node. The `-ls` flavour is
-//! that of libslock (David, Guerraoui, Trigonakis, SOSP 2013): pauses between two looks.
+//! own node. Each waiter spins on its predecessor's line; in the `_stp` flavour it then parks on its own, whose address
+//! it leaves in its predecessor's node. The `-ls` flavour is that of libslock (David, Guerraoui, Trigonakis, SOSP
+//! 2013): pauses between two looks.
 //!
-//! Deviations. A node does not migrate to the successor: the successor marks the predecessor's node FREE when it has seen
-//! the release, which writes the line that it would have written as its own node later. And a release that finds nobody
-//! behind empties the queue, so that an idle lock keeps no node, is all zero, and can be tried exactly. libslock also
-//! prefetches the node for writing.
+//! Deviations. A node does not migrate to the successor: the successor marks the predecessor's node FREE when it has
+//! seen the release, which writes the line that it would have written as its own node later. And a release that finds
+//! nobody behind empties the queue, so that an idle lock keeps no node, is all zero, and can be tried exactly. libslock
+//! also prefetches the node for writing.
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::parameters::{spins, Parameters};
@@ -25,7 +25,7 @@ use lockswap_platform::{AtomicInt, AtomicPtrCell, Ordering, Platform};
 ///
 /// | state    | meaning                                            | written by    |
 /// |----------|----------------------------------------------------|---------------|
-/// | FREE     | in no queue                                        | the successor, or the owner when it empties the queue |
+/// | FREE     | in no queue                                        | successor, or the owner that empties the queue |
 /// | WAITING  | its owner waits or holds the lock                  | the owner     |
 /// | PARKED   | as WAITING; its successor has turned to its own node, where it sleeps or is about to | the successor |
 /// | GRANTED  | its owner has passed the lock on                   | the owner     |
@@ -157,7 +157,7 @@ unsafe impl<P: Platform, W: Waiting> RawLock<P> for Clh<P, W> {
 
     #[inline]
     unsafe fn unlock_alone(&self, cx: &Node<P>) -> bool {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         if unsafe { self.has_heir(cx) } {
             return false;
         }

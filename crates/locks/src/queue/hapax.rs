@@ -4,16 +4,16 @@
 //!   A holds <- B waits for A <- C waits for B     `departed` shows the value that it found there
 //!
 //! What CLH does with addresses is done with values here, so that no thread ever follows a pointer into another one's
-//! memory. A waiter does not watch the lock but a slot of a table that all locks share, picked by the value that it waits
-//! for: a release bumps the slot of its own value, and whoever watches it looks at the lock again. Fairness: first come,
-//! first served. Space: two words, plus one table per process. Hand-off: a store to the lock and one to the slot. Waiters
-//! spin on different lines, unless their slots coincide.
+//! memory. A waiter does not watch the lock but a slot of a table that all locks share, picked by the value that it
+//! waits for: a release bumps the slot of its own value, and whoever watches it looks at the lock again. Fairness:
+//! first come, first served. Space: two words, plus one table per process. Hand-off: a store to the lock and one to the
+//! slot. Waiters spin on different lines, unless their slots coincide.
 //!
-//! Deviations. The paper draws values that are never used again, from blocks that each thread allocates. Here a value is
-//! the thread's number and a count one above that of the value in `departed`: it is unique among those that the lock
+//! Deviations. The paper draws values that are never used again, from blocks that each thread allocates. Here a value
+//! is the thread's number and a count one above that of the value in `departed`: it is unique among those that the lock
 //! still knows, which is enough (see `HapaxLock::value`), and it needs no allocation. The holder's value is kept in
-//! `departed`, where nobody waits for it any more, so that an acquisition needs no memory of its own. A slot is bumped by
-//! adding to it, which changes it for sure.
+//! `departed`, where nobody waits for it any more, so that an acquisition needs no memory of its own. A slot is bumped
+//! by adding to it, which changes it for sure.
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
@@ -24,8 +24,8 @@ const HELD: usize = 1;
 /// What the count in a value is counted in.
 const ONE: usize = 2;
 
-/// The lock, over the number of bits of a value that lie below the thread's number: at least 2, one for HELD and one for
-/// the count to alternate.
+/// The lock, over the number of bits of a value that lie below the thread's number: at least 2, one for HELD and one
+/// for the count to alternate.
 ///
 /// | departed            | meaning                                                        |
 /// |---------------------|----------------------------------------------------------------|
@@ -43,8 +43,8 @@ pub type Hapax<P> = HapaxLock<P, 8>;
 
 impl<P: Platform, const COUNT_BITS: u32> HapaxLock<P, COUNT_BITS> {
     /// The value of an arrival of this thread that has read `departed`: unlike any other that somebody might be waiting
-    /// for. Another thread's has another number. A thread has no two arrivals waiting, and an earlier one has its value in
-    /// `departed` until the thread that waits for that value has acquired the lock, and then nobody waits for it.
+    /// for. Another thread's has another number. A thread has no two arrivals waiting, and an earlier one has its value
+    /// in `departed` until the thread that waits for that value has acquired the lock, and then nobody waits for it.
     #[inline]
     fn value(departed: usize) -> usize {
         let count = (departed & !HELD).wrapping_add(ONE) % (1 << COUNT_BITS);
@@ -113,8 +113,8 @@ unsafe impl<P: Platform, const COUNT_BITS: u32> RawLock<P> for HapaxLock<P, COUN
     unsafe fn lock(&self, (): &()) {
         // Relaxed: only values of this thread matter, which it has written or seen.
         let mine = Self::value(self.departed.load(Ordering::Relaxed));
-        // ORDER(arrive): Release pairs with the Acquire of the next arrival, which so reads no older `departed` than this
-        // thread has: one in which the value that it waits for is an earlier use of the same.
+        // ORDER(arrive): Release pairs with the Acquire of the next arrival, which so reads no older `departed` than
+        // this thread has: one in which the value that it waits for is an earlier use of the same.
         let predecessor = self.arrive.swap(mine, Ordering::AcqRel);
         if !self.has_departed(predecessor) {
             self.wait_for(predecessor);
@@ -161,8 +161,8 @@ impl<P: Platform, const COUNT_BITS: u32> HapaxLock<P, COUNT_BITS> {
     #[cold]
     #[inline(never)]
     fn take_back(&self, predecessor: usize, mine: usize) -> bool {
-        // Relaxed: publishes nothing. `arrive` is only changed by read-modify-writes, so that the next arrival still acquires
-        // what the predecessor's has released.
+        // Relaxed: publishes nothing. `arrive` is only changed by read-modify-writes, so that the next arrival still
+        // acquires what the predecessor's has released.
         if self.arrive.compare_exchange(mine, predecessor, Ordering::Relaxed).is_ok() {
             return false;
         }

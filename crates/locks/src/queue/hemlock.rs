@@ -5,12 +5,12 @@
 //!
 //! The holder passes the lock on by filling its grant word; the successor takes the grant and empties the word in one
 //! exchange, which it repeats until it succeeds: the line is already its own then, where a look and a store would fetch
-//! it twice. Nothing is written on the way in but the tail. Fairness: first come, first served. Space: one word, plus one
-//! word per acquisition. Each waiter spins on its predecessor's line.
+//! it twice. Nothing is written on the way in but the tail. Fairness: first come, first served. Space: one word, plus
+//! one word per acquisition. Each waiter spins on its predecessor's line.
 //!
 //! Deviations. The grant word belongs to an acquisition instead of a thread, because a mutex may be released by another
-//! thread than the one that acquired it: so it serves one lock at a time, and is filled with a mark instead of the lock's
-//! address. And a release does not wait until the successor has emptied the word: the word may serve no other
+//! thread than the one that acquired it: so it serves one lock at a time, and is filled with a mark instead of the
+//! lock's address. And a release does not wait until the successor has emptied the word: the word may serve no other
 //! acquisition before that (the paper's postponed variant).
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
@@ -81,7 +81,8 @@ unsafe impl<P: Platform> RawLock<P> for Hemlock<P> {
     #[inline]
     unsafe fn lock(&self, cx: &Grant<P>) {
         // ORDER(hand-off): Acquire pairs with the Release in `unlock_alone`.
-        // ORDER(enqueue): Release pairs with the Acquire of the successor's swap: the word it looks at has been emptied.
+        // ORDER(enqueue): Release pairs with the Acquire of the successor's swap: the word it looks at has been
+        // emptied.
         let predecessor = self.tail.swap(from_ref(cx).cast_mut(), Ordering::AcqRel);
         if !predecessor.is_null() {
             // SAFETY: the predecessor's word is not reused until this thread has emptied it.
@@ -97,7 +98,7 @@ unsafe impl<P: Platform> RawLock<P> for Hemlock<P> {
 
     #[inline]
     unsafe fn unlock_alone(&self, cx: &Grant<P>) -> bool {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         let has_heir = unsafe { self.has_heir(cx) };
         !has_heir
             // ORDER(hand-off): Release pairs with the Acquire of the next swap; publishes the critical section.

@@ -1,5 +1,5 @@
-//! K42's MCS lock without a context parameter (Auslander, Edelsohn, Krieger, Rosenburg, Wisniewski: US patent application
-//! 2003/0200457, abandoned; Scott, Shared-Memory Synchronization, 2013, fig. 4.11).
+//! K42's MCS lock without a context parameter (Auslander, Edelsohn, Krieger, Rosenburg, Wisniewski: US patent
+//! application 2003/0200457, abandoned; Scott, Shared-Memory Synchronization, 2013, fig. 4.11).
 //!
 //!   lock: tail ------------+
 //!         next ->[B waits]->[C waits]     tail: null free, HELD_ALONE held without waiters
@@ -9,7 +9,8 @@
 //! status. Each waiter spins on its own line.
 
 use crate::info::{Fairness, Family, LockInfo, Timed};
-use crate::waiting::{Spin, SpinThenPark, Waiting, WAITING};
+use crate::parameters::Parameters;
+use crate::waiting::{Spin, SpinThenParkInRwLock, Waiting, WAITING};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use core::marker::PhantomData;
 use core::ptr::{null_mut, without_provenance_mut};
@@ -39,8 +40,9 @@ pub struct K42Lock<P: Platform, W> {
 
 /// Waiters spin.
 pub type K42<P> = K42Lock<P, Spin>;
-/// Waiters spin, then park, and the lock is passed along the queue, sleepers included.
-pub type K42Stp<P> = K42Lock<P, SpinThenPark>;
+/// Waiters spin, then park, and the lock is passed along the queue, sleepers included: for the writers of a read-write
+/// lock.
+pub type K42Stp<P> = K42Lock<P, SpinThenParkInRwLock>;
 
 impl<P: Platform, W: Waiting> K42Lock<P, W> {
     /// The tail of a lock that is held and that nobody waits for; never dereferenced.
@@ -88,8 +90,8 @@ impl<P: Platform, W: Waiting> K42Lock<P, W> {
         self.leave_queue(&node);
     }
 
-    /// Grants the lock to the first waiter, which is linked or about to be. The new holder sets `next` itself: this thread
-    /// may not touch the lock after the grant.
+    /// Grants the lock to the first waiter, which is linked or about to be. The new holder sets `next` itself: this
+    /// thread may not touch the lock after the grant.
     #[cold]
     #[inline(never)]
     fn hand_over(&self) {
@@ -130,6 +132,7 @@ unsafe impl<P: Platform, W: Waiting> RawLock<P> for K42Lock<P, W> {
         paper: "Scott: Shared-Memory Synchronization, 2013, fig. 4.11",
         ..LockInfo::PLAIN
     };
+    const PARAMETERS: Parameters = W::PARAMETERS;
     type Ctx = ();
 
     fn new() -> Self {

@@ -4,10 +4,11 @@
 //!   [A holder]->[B waits]->[C waits]     null tail: free
 //!
 //! Fairness: first come, first served. Space: one pointer, plus a node per acquisition that lives until the release.
-//! Hand-off: the holder writes its successor's status. Each waiter spins on its own line. In the `_stp` flavour, which is
-//! that of the study (Guiroux, Lachaize, Quéma, ATC 2016), it spins as long as a round trip through a sleep takes, then
-//! parks. The `-ls` flavour is that of libslock (David, Guerraoui, Trigonakis, SOSP 2013): pauses between two looks. The
-//! `_stp-barging` flavour, which is ours, lets running threads overtake a queue whose head sleeps (see [`Barging`]).
+//! Hand-off: the holder writes its successor's status. Each waiter spins on its own line. In the `_stp` flavour, which
+//! is that of the study (Guiroux, Lachaize, Quéma, ATC 2016), it spins as long as a round trip through a sleep takes,
+//! then parks. The `-ls` flavour is that of libslock (David, Guerraoui, Trigonakis, SOSP 2013): pauses between two
+//! looks. The `_stp-barging` flavour, which is ours, lets running threads overtake a queue whose head sleeps (see
+//! [`Barging`]).
 //!
 //! Deviations. The status is written only by a thread that waits. libslock also prefetches the node for writing.
 
@@ -118,7 +119,7 @@ unsafe impl<P: Platform, W: Waiting> RawLock<P> for Mcs<P, W> {
 
     #[inline]
     unsafe fn unlock_alone(&self, cx: &Node<P>) -> bool {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         let has_heir = unsafe { self.has_heir(cx) };
         !has_heir
             // ORDER(hand-off): Release pairs with the Acquire of the next swap; publishes the critical section.
@@ -148,7 +149,7 @@ unsafe impl<P: Platform, W: Waiting> TryLock<P> for Mcs<P, W> {
 unsafe impl<P: Platform, W: Waiting> DetectWaiters<P> for Mcs<P, W> {
     #[inline]
     unsafe fn has_waiters(&self, cx: &Node<P>) -> bool {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         unsafe { self.has_heir(cx) }
     }
 }

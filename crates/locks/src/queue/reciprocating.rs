@@ -3,18 +3,18 @@
 //!   arrivals -> [F] -> [E] -> [D] -> NOBODY     a stack: each newcomer stands on the one before
 //!   next     ------> [B] -> [A]                 the entry segment: waiters that are served before all of `arrivals`
 //!
-//! When the entry segment is used up, the holder takes the whole stack as the next one: the last to arrive goes first, so
-//! the order turns round from segment to segment. Arrival and release take a constant number of steps, and nobody waits
-//! for a neighbour to link in. Space: two words; a waiter's node lives on its stack. Hand-off: the holder writes its
-//! successor's status. Each waiter spins on its own line.
+//! When the entry segment is used up, the holder takes the whole stack as the next one: the last to arrive goes first,
+//! so the order turns round from segment to segment. Arrival and release take a constant number of steps, and nobody
+//! waits for a neighbour to link in. Space: two words; a waiter's node lives on its stack. Hand-off: the holder writes
+//! its successor's status. Each waiter spins on its own line.
 //!
-//! Fairness: bounded. While a thread waits, another one may be served out of the entry segment that is under way, arrive
-//! once more above it, and be served again; after that it stands in a later segment.
+//! Fairness: bounded. While a thread waits, another one may be served out of the entry segment that is under way,
+//! arrive once more above it, and be served again; after that it stands in a later segment.
 //!
 //! Deviations. The paper's holder keeps the rest of its segment and the segment's end with its own node. Here the lock
-//! keeps the first waiter, and a waiter knows where its segment ends, so that no node outlives the wait. And a thread that
-//! enters by pushing its node detaches the waiters above it at once instead of at its release: a node off its stack frame
-//! must not stay in `arrivals`, where a later one of the same address could be taken for it.
+//! keeps the first waiter, and a waiter knows where its segment ends, so that no node outlives the wait. And a thread
+//! that enters by pushing its node detaches the waiters above it at once instead of at its release: a node off its
+//! stack frame must not stay in `arrivals`, where a later one of the same address could be taken for it.
 
 use crate::info::{Fairness, Family, LockInfo, Timed};
 use crate::waiting::{Spin, Waiting, WAITING};
@@ -61,8 +61,8 @@ impl<P: Platform, W: Waiting> ReciprocatingLock<P, W> {
         let node = Node::<P> { status: P::U32::new(WAITING), end: P::Ptr::new(null_mut()) };
         let me = (&raw const node).cast_mut();
         // ORDER(arrive): Release publishes the node to whoever detaches the stack. No Acquire: who finds the lock free
-        // acquires it in `detach_above`; who waits may touch the node below after the grant, which hands on what whoever
-        // detached the two has acquired.
+        // acquires it in `detach_above`; who waits may touch the node below after the grant, which hands on what
+        // whoever detached the two has acquired.
         let below = self.arrivals.swap(me, Ordering::Release);
         if below.is_null() {
             self.detach_above(me);
@@ -103,8 +103,8 @@ impl<P: Platform, W: Waiting> ReciprocatingLock<P, W> {
         self.next.store(next, Ordering::Relaxed);
     }
 
-    /// Grants the lock to `next`, or if there is none to the top of the arrivals, which become the entry segment. The new
-    /// holder sets `next` itself: this thread may not touch the lock after the grant.
+    /// Grants the lock to `next`, or if there is none to the top of the arrivals, which become the entry segment. The
+    /// new holder sets `next` itself: this thread may not touch the lock after the grant.
     #[cold]
     #[inline(never)]
     fn hand_over(&self, next: *mut Node<P>) {

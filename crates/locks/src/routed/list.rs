@@ -1,26 +1,26 @@
-//! RON on a linked list (Lo et al., OSDI 2023, section 9, which names it as future work: lists "to offload the runtime of
-//! unlocking to the locking process").
+//! RON on a linked list (Lo et al., OSDI 2023, section 9, which names it as future work: lists "to offload the runtime
+//! of unlocking to the locking process").
 //!
 //!   arrivals -> [6] -> [2]                            a stack of threads that have come since somebody looked
 //!   [4 holder] -> [5 next] -> [7] -> [0] -> [3]       waiters in TSP order, each with the TSP_ID of its CPU
 //!
-//! Nobody looks through an array: the waiters are a list in TSP order, and a release grants the lock to its first one. The
-//! list is put in order by a thread that waits anyway, the next holder: while it waits it takes those who have arrived off
-//! their stack and sorts them in behind itself. Who arrives on a CPU between the holder's and the next one's waits for the
-//! next round. Space: a word, and a node for each acquisition until its release. Hand-off: the holder writes the status of
-//! the next one's node. Each waiter watches its own node, the next one `arrivals`, too.
+//! Nobody looks through an array: the waiters are a list in TSP order, and a release grants the lock to its first one.
+//! The list is put in order by a thread that waits anyway, the next holder: while it waits it takes those who have
+//! arrived off their stack and sorts them in behind itself. Who arrives on a CPU between the holder's and the next
+//! one's waits for the next round. Space: a word, and a node for each acquisition until its release. Hand-off: the
+//! holder writes the status of the next one's node. Each waiter watches its own node, the next one `arrivals`, too.
 //!
-//! Why nobody is lost: the thread that is next, and after its grant the holder, is the only one that touches the list. It
-//! looks at `arrivals` once more when it has been granted the lock, and then tells the first of its list that it is the
-//! next one. A holder without a list, because nobody waited by then, looks again when it releases the lock.
+//! Why nobody is lost: the thread that is next, and after its grant the holder, is the only one that touches the list.
+//! It looks at `arrivals` once more when it has been granted the lock, and then tells the first of its list that it is
+//! the next one. A holder without a list, because nobody waited by then, looks again when it releases the lock.
 //!
-//! Fairness: a thread that waits on the list lets each other thread pass at most once: one that was granted the lock before
-//! it and comes back is farther away along the route (unless it has moved to a CPU between the two).
+//! Fairness: a thread that waits on the list lets each other thread pass at most once: one that was granted the lock
+//! before it and comes back is farther away along the route (unless it has moved to a CPU between the two).
 //!
-//! Deviations: the paper says no more than the words above, so all of it is ours. Unlike the array locks, which serve one
-//! thread of each CPU in a round, this one serves all that wait on a CPU before it goes on. Where many threads wait for
-//! short critical sections the array is faster, as the paper expects (section 4.2): each arrival costs the next holder the
-//! transfer of a node and of `arrivals`, which takes longer than the critical section.
+//! Deviations: the paper says no more than the words above, so all of it is ours. Unlike the array locks, which serve
+//! one thread of each CPU in a round, this one serves all that wait on a CPU before it goes on. Where many threads wait
+//! for short critical sections the array is faster, as the paper expects (section 4.2): each arrival costs the next
+//! holder the transfer of a node and of `arrivals`, which takes longer than the critical section.
 
 use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};
@@ -61,7 +61,8 @@ impl<P: Platform> Context for Node<P> {
     }
 }
 
-// Relaxed, in all of this: `next`, `last` and `tsp_id` are published with the node, by the push, by NEXT or by the grant.
+// Relaxed, in all of this: `next`, `last` and `tsp_id` are published with the node, by the push, by NEXT or by the
+// grant.
 impl<P: Platform> Node<P> {
     /// How far it is from behind this node to `other` along the route; a thread of the same CPU is the farthest.
     fn way_to(&self, other: &Self) -> u32 {
@@ -74,7 +75,7 @@ impl<P: Platform> Node<P> {
     /// # Safety
     /// Both nodes, and those on the list, belong to threads that wait for this one, or to this thread.
     unsafe fn insert(&self, new: *mut Node<P>) {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         let at = |node: *mut Node<P>| unsafe { &*node };
         let next = |node: &Node<P>| node.next.load(Ordering::Relaxed);
         let way = self.way_to(at(new));
@@ -132,14 +133,14 @@ impl<P: Platform> RonList<P> {
         self.arrivals.compare_exchange(null_mut(), Self::held(), Ordering::Acquire).is_ok()
     }
 
-    /// Pushes the node onto `arrivals`, or takes the lock if it is free by now, and returns whether it did. Each repetition
-    /// means that somebody else has succeeded.
+    /// Pushes the node onto `arrivals`, or takes the lock if it is free by now, and returns whether it did. Each
+    /// repetition means that somebody else has succeeded.
     fn push(&self, cx: &Node<P>) -> bool {
         loop {
             if self.take_free(cx) {
                 return false;
             }
-            // Relaxed, here and below: published by the exchange.
+            // Relaxed, like the other stores to the node: the exchange publishes them.
             cx.tsp_id.store(P::rank(), Ordering::Relaxed);
             cx.status.store(WAITING, Ordering::Relaxed);
             let top = self.arrivals.load(Ordering::Relaxed);
@@ -164,7 +165,7 @@ impl<P: Platform> RonList<P> {
         while !arrived.is_null() {
             // SAFETY: the thread waits, for no other one than this can make it the next.
             let below = unsafe { (*arrived).next.load(Ordering::Relaxed) };
-            // SAFETY: as above; `cx` is the next or the holder, so that all of its list waits for it.
+            // SAFETY: `arrived` waits; `cx` is the next or the holder, so that all of its list waits for it.
             unsafe { cx.insert(arrived) };
             arrived = below;
         }
@@ -206,8 +207,8 @@ impl<P: Platform> RonList<P> {
     }
 }
 
-// SAFETY: the thread that changed `arrivals` from null is the holder, and each holder that does not change it back grants
-// the lock to one waiter.
+// SAFETY: the thread that changed `arrivals` from null is the holder, and each holder that does not change it back
+// grants the lock to one waiter.
 unsafe impl<P: Platform> RawLock<P> for RonList<P> {
     const INFO: LockInfo = LockInfo {
         id: "ron-list",
@@ -241,7 +242,7 @@ unsafe impl<P: Platform> RawLock<P> for RonList<P> {
 
     #[inline]
     unsafe fn unlock_alone(&self, cx: &Node<P>) -> bool {
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         let has_heir = unsafe { self.has_heir(cx) };
         !has_heir
             // ORDER(hand-off): Release pairs with the Acquire in `take_free`; publishes the critical section.
@@ -254,7 +255,8 @@ unsafe impl<P: Platform> RawLock<P> for RonList<P> {
     unsafe fn hand_over(&self, cx: &Node<P>) {
         // Relaxed, all of them: written by the thread that acquired the lock, or by this one.
         if cx.next.load(Ordering::Relaxed).is_null() {
-            // Nobody waited when this thread became the holder, so that nobody is the next: all who wait have arrived since.
+            // Nobody waited when this thread became the holder, so that nobody is the next: all who wait have arrived
+            // since.
             if cx.tsp_id.load(Ordering::Relaxed) == NOWHERE {
                 cx.tsp_id.store(P::rank(), Ordering::Relaxed);
             }

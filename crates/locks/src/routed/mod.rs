@@ -23,8 +23,9 @@ const fn fitting<T>() -> usize {
     }
 }
 
-/// How many CPUs that are neighbours on the route have elements of type `T` in one cache line. The paper puts them together
-/// "to increase the cache efficiency" of the release; apart, a grant does not take the line from other waiters.
+/// How many CPUs that are neighbours on the route have elements of type `T` in one cache line. The paper puts them
+/// together "to increase the cache efficiency" of the release; apart, a grant does not take the line from other
+/// waiters.
 pub const fn per_line<T>() -> Parameter {
     let most = fitting::<T>() as u32;
     Parameter {
@@ -36,7 +37,8 @@ pub const fn per_line<T>() -> Parameter {
     }
 }
 
-/// Room for the elements of all CPUs, also if each has a cache line of its own: lines that nobody uses take addresses only.
+/// Room for the elements of all CPUs, also if each has a cache line of its own: lines that nobody uses take addresses
+/// only.
 pub const ROOM_FOR_FLAGS: usize = MAX_RANKS * 16;
 /// The same for elements of two words.
 pub const ROOM_FOR_PAIRS: usize = MAX_RANKS * 8;

@@ -1,17 +1,18 @@
-//! RON-plock (Lo et al., OSDI 2023, algorithm 3): RON for more threads than CPUs; those on one CPU take the lock as they
-//! come to run.
+//! RON-plock (Lo et al., OSDI 2023, algorithm 3): RON for more threads than CPUs; those on one CPU take the lock as
+//! they come to run.
 //!
 //!   WaitArray:  [0: came 7, left 7, MUST_WAIT]->[1: came 5, left 3, HAS_LOCK]-> ...     one element for each CPU
 //!
-//! The lock travels as in [`super::ron`], where it is also said why nobody is lost or passed. It is granted to a CPU: any
-//! thread that waits there may take it. Fairness: while somebody waits on a CPU, each other CPU gets the lock at most once
-//! before this one does; among the threads of one CPU chance decides. Space: a word, and two for each CPU. Waiters watch
-//! the element of their CPU and InUse.
+//! The lock travels as in [`super::ron`], where it is also said why nobody is lost or passed. It is granted to a CPU:
+//! any thread that waits there may take it. Fairness: while somebody waits on a CPU, each other CPU gets the lock at
+//! most once before this one does; among the threads of one CPU chance decides. Space: a word, and two for each CPU.
+//! Waiters watch the element of their CPU and InUse.
 //!
-//! Deviations: those of [`super::ron`] but for the last one, with `per-line` as there. The paper's numWait counts the holder, too: a thread lowers it
-//! when it releases the lock, on the CPU where it raised it. Here a thread may be elsewhere by then, so numWait, which is
-//! came - left, falls when a wait ends. Only holders change `left`, which spares the atomic decrement: a hand-over takes
-//! two read-modify-writes, one when a thread comes and one when it takes the lock, where the paper's takes three.
+//! Deviations: those of [`super::ron`] but for the last one; `per-line` means the same. The paper's numWait counts the
+//! holder, too: a thread lowers it when it releases the lock, on the CPU where it raised it. Here a thread may be
+//! elsewhere by then, so numWait, which is came - left, falls when a wait ends. Only holders change `left`, which
+//! spares the atomic decrement: a hand-over takes two read-modify-writes, one when a thread comes and one when it takes
+//! the lock, where the paper's takes three.
 
 use super::ron::{Routed, WaitArray};
 use super::{per_line, PerCpu, ROOM_FOR_PAIRS};
@@ -72,7 +73,7 @@ impl<P: Platform, const N: usize> WaitArray<P> for Counts<P, N> {
             && lock.compare_exchange(found, (found - HAS_LOCK + TAKEN).wrapping_add(LEFT), Ordering::Acquire).is_ok()
     }
 
-    // Relaxed, here and below: only holders write `lock`, and each has synchronised with the one before.
+    // Relaxed: only holders write `lock`, and each has synchronised with the one before.
     fn leave(&self, _: usize, element: usize) {
         let lock = &self.0.at::<P>(element).lock;
         lock.store(lock.load(Ordering::Relaxed).wrapping_add(LEFT), Ordering::Relaxed);

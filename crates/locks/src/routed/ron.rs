@@ -4,34 +4,35 @@
 //!   WaitArray:  [0]->[1 waits]->[2 holder]->[3 waits]-> ... ->[N-1]->[0]     one element for each CPU, in TSP order
 //!
 //! A waiter sets the element of its CPU. The holder looks through WaitArray in TSP order, from the element where it was
-//! granted the lock itself, and grants it to the first waiter that it finds; InUse stays as it is. If it finds nobody, its
-//! own element last, it sets InUse free. A waiter watches its element and InUse. Space: a word, and one for each CPU; the
-//! elements of CPUs that follow each other on the route share a cache line, as in the paper, or have one each
+//! granted the lock itself, and grants it to the first waiter that it finds; InUse stays as it is. If it finds nobody,
+//! its own element last, it sets InUse free. A waiter watches its element and InUse. Space: a word, and one for each
+//! CPU; the elements of CPUs that follow each other on the route share a cache line, as in the paper, or have one each
 //! (`ron:per-line=1`): then a look at all of them takes longer, and a grant disturbs no other waiter.
-//! Fairness: with one thread on each of N CPUs a waiter lets at most N - 1 others pass, each once, wherever holders move
-//! meanwhile.
+//! Fairness: with one thread on each of N CPUs a waiter lets at most N - 1 others pass, each once, wherever holders
+//! move meanwhile.
 //!
 //! Why nobody is lost: a waiter watches its element and InUse, and each release grants the lock to an element at which
 //! somebody waits, or sets InUse free. Waiters leave an element only as holders, so that no grant comes too late.
 //!
-//! Why nobody is passed: no thread finds InUse free while there is a waiter that has seen it in use. For the holder sets
-//! InUse to IN_USE before its last look through WaitArray, and to FREE only if it is IN_USE after that look. A waiter sets
-//! its element first and looks at InUse then; if it finds IN_USE it makes it WAITED. So a waiter that has looked at InUse
-//! before the holder wrote IN_USE had set its element before the last look, which finds it; and one that has looked after
-//! that has changed InUse, and the holder looks again. (All four accesses are SeqCst: neither of two threads that each
-//! write one word and then read the other's misses the other.) Hence such a waiter is granted the lock in TSP order, and as
-//! each release goes on from where the one before has stopped, the lock comes to each other element at most once before.
+//! Why nobody is passed: no thread finds InUse free while there is a waiter that has seen it in use. For the holder
+//! sets InUse to IN_USE before its last look through WaitArray, and to FREE only if it is IN_USE after that look. A
+//! waiter sets its element first and looks at InUse then; if it finds IN_USE it makes it WAITED. So a waiter that has
+//! looked at InUse before the holder wrote IN_USE had set its element before the last look, which finds it; and one
+//! that has looked after that has changed InUse, and the holder looks again. (All four accesses are SeqCst: neither of
+//! two threads that each write one word and then read the other's misses the other.) Hence such a waiter is granted the
+//! lock in TSP order, and as each release goes on from where the one before has stopped, the lock comes to each other
+//! element at most once before.
 //!
 //! Deviations:
-//! - InUse is a flag in the paper, and each release looks through all of WaitArray. Here it also says whether that is worth
-//!   while, so that the lock costs two exchanges while nobody waits; and a lock that is free is taken before the thread
-//!   sets an element.
-//! - The paper's release sets InUse free after one look: who begins to wait behind that look, but before InUse is free, can
-//!   be passed by threads that come later, any number of times. Hence the second look.
-//! - A thread's TSP_ID is read when it begins to wait, and not once in its life: threads need not stay on their CPUs. The
-//!   element stays GRANTED while the thread holds the lock; thus the release finds where the lock is on its way.
-//! - The paper's CPUs have one thread each. Here a thread that finds the element of its CPU taken waits for the element, or
-//!   for InUse (the rule of section 7), and chance decides.
+//! - InUse is a flag in the paper, and each release looks through all of WaitArray. Here it also says whether that is
+//!   worth while, so that the lock costs two exchanges while nobody waits; and a lock that is free is taken before the
+//!   thread sets an element.
+//! - The paper's release sets InUse free after one look: who begins to wait behind that look, but before InUse is free,
+//!   can be passed by threads that come later, any number of times. Hence the second look.
+//! - A thread's TSP_ID is read when it begins to wait, and not once in its life: threads need not stay on their CPUs.
+//!   The element stays GRANTED while the thread holds the lock; thus the release finds where the lock is on its way.
+//! - The paper's CPUs have one thread each. Here a thread that finds the element of its CPU taken waits for the
+//!   element, or for InUse (the rule of section 7), and chance decides.
 
 use super::{per_line, tsp_order, PerCpu, ROOM_FOR_FLAGS};
 use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
@@ -50,8 +51,8 @@ const IN_USE: u32 = 1;
 const WAITED: u32 = 2;
 const ROUTED: u32 = 3;
 
-/// What of the lock is WaitArray: algorithms 1 and 3 and section 7 differ in its elements. `lock` is the lock's address,
-/// and an element has the number `TSP_ID * PER_CPU`, or one of the next ones.
+/// What of the lock is WaitArray: algorithms 1 and 3 and section 7 differ in its elements. `lock` is the lock's
+/// address, and an element has the number `TSP_ID * PER_CPU`, or one of the next ones.
 pub trait WaitArray<P: Platform>: Send + Sync + 'static {
     /// The name of the lock with this array.
     const ID: &'static str;
@@ -66,7 +67,8 @@ pub trait WaitArray<P: Platform>: Send + Sync + 'static {
 
     /// Nobody waits.
     fn new() -> Self;
-    /// Makes the calling thread wait at an element of this CPU, and returns its number; nothing if there is no room. SeqCst.
+    /// Makes the calling thread wait at an element of this CPU, and returns its number; nothing if there is no room.
+    /// SeqCst.
     fn enter(&self, lock: usize, tsp_id: usize) -> Option<usize>;
     /// Whether the lock has been granted to the calling thread, which then waits no more. Acquire.
     fn take_grant(&self, lock: usize, element: usize) -> bool;
@@ -76,8 +78,8 @@ pub trait WaitArray<P: Platform>: Send + Sync + 'static {
     fn forget_holder(&self, lock: usize, element: usize) -> bool;
     /// Whether a thread waits for the lock here. SeqCst.
     fn has_waiter(&self, lock: usize, element: usize) -> bool;
-    /// Grants the lock to a thread that waits for it here; after that its memory may be gone. Only the holder calls this.
-    /// Release.
+    /// Grants the lock to a thread that waits for it here; after that its memory may be gone. Only the holder calls
+    /// this. Release.
     fn grant(&self, lock: usize, element: usize);
 }
 
@@ -99,8 +101,8 @@ impl<P: Platform, W: WaitArray<P>> Routed<P, W> {
         self.in_use.try_change(FREE, IN_USE, Ordering::Acquire)
     }
 
-    /// Takes the lock if it is free, or sees to it that the holder knows of a waiter. Each repetition means that the lock
-    /// has changed hands.
+    /// Takes the lock if it is free, or sees to it that the holder knows of a waiter. Each repetition means that the
+    /// lock has changed hands.
     fn take_free_or_tell(&self) -> bool {
         loop {
             // ORDER(last look): SeqCst, as said above.
@@ -125,8 +127,8 @@ impl<P: Platform, W: WaitArray<P>> Routed<P, W> {
             None => self.take_free().then_some(None),
         });
         let Some(element) = entered else { return };
-        // Lines 11 to 16: granted, or free. This wait is one of its own, because it begins with spinning: the lock may come
-        // to this thread while all others wait.
+        // Lines 11 to 16: granted, or free. This wait is one of its own, because it begins with spinning: the lock may
+        // come to this thread while all others wait.
         P::spin_map(|| {
             if self.wait_array.take_grant(lock, element) {
                 return Some(());
@@ -157,22 +159,23 @@ impl<P: Platform, W: WaitArray<P>> Routed<P, W> {
                 return self.wait_array.grant(lock, next);
             }
             // Line 22, InUse = false, if that was the last look.
-            // ORDER(hand-off): Release pairs with the Acquire of the next acquisition; publishes the critical section, and
-            // keeps the look before the end of the lock's memory.
+            // ORDER(hand-off): Release pairs with the Acquire of the next acquisition; publishes the critical section,
+            // and keeps the look before the end of the lock's memory.
             // LAST: the lock may be destroyed after this exchange.
             if in_use == IN_USE && self.in_use.compare_exchange(IN_USE, FREE, Ordering::Release).is_ok() {
                 return;
             }
             // Now comes the last look.
-            // ORDER(last look): SeqCst, as said above. A store would do, but in qemu-user on x86-64 SeqCst loads overtake it.
+            // ORDER(last look): SeqCst, as said above. A store would do, but in qemu-user on x86-64 SeqCst loads
+            // overtake it.
             self.in_use.swap(IN_USE, Ordering::SeqCst);
             in_use = IN_USE;
         }
     }
 }
 
-// SAFETY: the holder grants the lock to one waiter, or sets InUse free for one exchange to find; an element is granted the
-// lock only while a thread waits there, which cannot acquire otherwise meanwhile, because InUse is not FREE.
+// SAFETY: the holder grants the lock to one waiter, or sets InUse free for one exchange to find; an element is granted
+// the lock only while a thread waits there, which cannot acquire otherwise meanwhile, because InUse is not FREE.
 unsafe impl<P: Platform, W: WaitArray<P>> RawLock<P> for Routed<P, W> {
     const INFO: LockInfo = LockInfo {
         id: W::ID,
@@ -268,8 +271,8 @@ impl<P: Platform, const N: usize> WaitArray<P> for Flags<P, N> {
     }
 
     fn leave(&self, _: usize, element: usize) {
-        // Relaxed: an empty element carries no data, and the next holder has synchronised with this one, so that it does not
-        // take what was there before for a waiter.
+        // Relaxed: an empty element carries no data, and the next holder has synchronised with this one, so that it
+        // does not take what was there before for a waiter.
         self.0.at::<P>(element).store(EMPTY, Ordering::Relaxed);
     }
 

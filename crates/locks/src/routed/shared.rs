@@ -4,17 +4,17 @@
 //!   WaitArray:  [0: lock A, lock C, -, -]->[1: -, -, -, -]->[2: lock B, -, -, -]-> ...     four elements for each CPU
 //!
 //! A waiter writes the address of its lock into an element of its CPU; the holder of a lock passes by the elements that
-//! name another one. Otherwise the lock travels as in [`super::ron`], where it is also said why nobody is lost or passed.
-//! A waiter that finds all elements of its CPU taken, or one that names its lock already, waits for InUse, and then chance
-//! decides. Space: four bytes for each lock and four words for each CPU of the process.
+//! name another one. Otherwise the lock travels as in [`super::ron`], where it is also said why nobody is lost or
+//! passed. A waiter that finds all elements of its CPU taken, or one that names its lock already, waits for InUse, and
+//! then chance decides. Space: four bytes for each lock and four words for each CPU of the process.
 //!
 //! Where a lock was granted is noted in the element until somebody needs it for another lock; a holder that has moved
 //! after that takes the lock along, and a waiter may have to wait for one more round.
 //!
 //! Deviations: those of [`super::ron`]. The published code has four elements for each CPU, one for each level of nested
-//! interrupts, and a kernel thread that waits keeps its CPU. Here several threads of a CPU may wait; for each lock one of
-//! them has an element, so that the lock comes to each CPU once in a round. One that waits for InUse takes an element once
-//! there is room.
+//! interrupts, and a kernel thread that waits keeps its CPU. Here several threads of a CPU may wait; for each lock one
+//! of them has an element, so that the lock comes to each CPU once in a round. One that waits for InUse takes an
+//! element once there is room.
 //!
 //! The table that is WaitArray belongs to the process and must hold nothing else. In the child of a fork it has to be
 //! cleared.
@@ -23,15 +23,16 @@ use super::ron::{Routed, WaitArray};
 use core::marker::PhantomData;
 use lockswap_platform::{AtomicInt, Ordering, Platform, SharedTable};
 
-/// | element    | meaning                                           | next value, and who writes it                     |
-/// |------------|---------------------------------------------------|---------------------------------------------------|
-/// | EMPTY      | nobody waits here                                 | address: a thread that begins to wait             |
-/// | address    | a thread waits for this lock                      | complement: the holder; EMPTY: the waiter         |
-/// | complement | the lock has been granted to that thread          | note: the waiter                                  |
-/// | note       | the lock's holder got it here; nobody waits here  | EMPTY: its holder; address of another lock: as above |
+/// | element    | meaning                                    | next value, and who writes it                        |
+/// |------------|--------------------------------------------|------------------------------------------------------|
+/// | EMPTY      | nobody waits here                          | address: a thread that begins to wait                |
+/// | address    | a thread waits for this lock               | complement: the holder; EMPTY: the waiter            |
+/// | complement | the lock has been granted to that thread   | note: the waiter                                     |
+/// | note       | its holder got the lock here; nobody waits | EMPTY: its holder; address: a waiter of another lock |
 const EMPTY: usize = 0;
 
-/// The note that the lock at this address was granted here. Addresses are multiples of 4, and complements end in two ones.
+/// The note that the lock at this address was granted here. Addresses are multiples of 4, and complements end in two
+/// ones.
 const fn note(lock: usize) -> usize {
     lock | 1
 }
@@ -95,8 +96,8 @@ impl<P: Platform, const STRIDE: usize, const PER_CPU: usize> WaitArray<P> for Ta
         granted
     }
 
-    // Relaxed, here, above and below: the elements that name the lock are written by its holders and waiters, as in `ron.rs`;
-    // the others mean nothing to it.
+    // Relaxed, here, above and below: the elements that name the lock are written by its holders and waiters, as in
+    // `ron.rs`; the others mean nothing to it.
     fn leave(&self, _: usize, element: usize) {
         Self::element(element).store(EMPTY, Ordering::Relaxed);
     }

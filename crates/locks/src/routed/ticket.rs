@@ -3,18 +3,18 @@
 //!   nWait:      the holder and all waiters | ROUTED
 //!   WaitArray:  [0: ticket 4, grant 4]->[1: ticket 9, grant 7]-> ...     one element for each CPU, in TSP order
 //!
-//! A thread that is not alone draws a ticket on its CPU. The holder looks through WaitArray in TSP order, from the element
-//! where it was granted the lock itself, and grants it to the next ticket of the first CPU with waiters. Fairness: while
-//! somebody waits on a CPU, each other CPU gets the lock at most once before this one does, and a CPU's threads are served
-//! in order. Space: a word, and two for each CPU. Waiters watch the element of their CPU; one that is not the next there
-//! offers the CPU to others at each look. `per-line` is as in [`super::ron`].
+//! A thread that is not alone draws a ticket on its CPU. The holder looks through WaitArray in TSP order, from the
+//! element where it was granted the lock itself, and grants it to the next ticket of the first CPU with waiters.
+//! Fairness: while somebody waits on a CPU, each other CPU gets the lock at most once before this one does, and a CPU's
+//! threads are served in order. Space: a word, and two for each CPU. Waiters watch the element of their CPU; one that
+//! is not the next there offers the CPU to others at each look. `per-line` is as in [`super::ron`].
 //!
-//! Why nobody is lost or passed: nWait tells a release exactly whether somebody waits, or is about to draw a ticket, for
-//! which the release then waits, as in the paper. A thread finds nWait 0 only if nobody waits.
+//! Why nobody is lost or passed: nWait tells a release exactly whether somebody waits, or is about to draw a ticket,
+//! for which the release then waits, as in the paper. A thread finds nWait 0 only if nobody waits.
 //!
-//! Deviations. A thread's TSP_ID is read when it draws its ticket, not once in its life. The element where the lock is on
-//! its way has a mark, HERE, so that a holder that has moved goes on from there; nWait says by ROUTED whether there is
-//! one, which spares a holder that found the lock free a look at all elements. Tickets begin with 0, not 1.
+//! Deviations. A thread's TSP_ID is read when it draws its ticket, not once in its life. The element where the lock is
+//! on its way has a mark, HERE, so that a holder that has moved goes on from there; nWait says by ROUTED whether there
+//! is one, which spares a holder that found the lock free a look at all elements. Tickets begin with 0, not 1.
 
 use super::{per_line, tsp_order, PerCpu, ROOM_FOR_PAIRS};
 use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
@@ -113,8 +113,8 @@ impl<P: Platform, const N: usize> Queues<P, N> {
     }
 }
 
-// SAFETY: the thread that raised nWait from 0 is the holder, and each holder that does not lower it to 0 makes one waiter
-// the next.
+// SAFETY: the thread that raised nWait from 0 is the holder, and each holder that does not lower it to 0 makes one
+// waiter the next.
 unsafe impl<P: Platform, const N: usize> RawLock<P> for Queues<P, N> {
     const INFO: LockInfo = LockInfo {
         id: "ron-ticket",

@@ -3,22 +3,24 @@
 //!   state:  BIASED | number of writers on their way in | when the bias may come back
 //!   table:  [ 0 | lock | 0 | other lock | 0 | lock | ... ]   one for the process, a slot by hash of lock and thread
 //!
-//! While the lock is biased and no writer is on its way, a reader puts the lock's address into its slot of the shared table
-//! and is inside; if the slot is taken it uses the inner lock. A writer announces itself, waits until no slot holds the
-//! lock's address, acquires the inner lock, and ends the bias. A reader that got the inner lock biases it again, but not
-//! before nine times as long as that wait took has passed. Fairness: that of the inner lock; readers with
-//! [`Preference::Readers`] never wait for a writer on its way, the others do. Space: the inner lock and one word; the table is shared.
-//! Waiting: readers and writers as in the inner lock, a writer's wait for the slots spins.
+//! While the lock is biased and no writer is on its way, a reader puts the lock's address into its slot of the shared
+//! table and is inside; if the slot is taken it uses the inner lock. A writer announces itself, waits until no slot
+//! holds the lock's address, acquires the inner lock, and ends the bias. A reader that got the inner lock biases it
+//! again, but not before nine times as long as that wait took has passed. Fairness: that of the inner lock; readers
+//! with [`Preference::Readers`] never wait for a writer on its way, the others do. Space: the inner lock and one word;
+//! the table is shared. Waiting: readers and writers as in the inner lock, a writer's wait for the slots spins.
 //!
-//! **Holds have no owner.** A read hold is a token: a slot, or a reader of the inner lock, and there are as many tokens as
-//! holds. A release takes any one of them: the caller's slot, else one of the inner lock, else any slot of the table. A
-//! thread may therefore hold several times, share its slot with another thread, or release what another one acquired.
-//! Limit: a lock whose memory is given up while it is held leaves its address in the table, where a later lock at the same
-//! address finds it. The program must not do that anyway. A search of the table is not an instant: [`RawRwLock::is_free`]
-//! may miss a hold that other threads exchange for another meanwhile; it needs a release by a thread that does not hold.
+//! **Holds have no owner.** A read hold is a token: a slot, or a reader of the inner lock, and there are as many tokens
+//! as holds. A release takes any one of them: the caller's slot, else one of the inner lock, else any slot of the
+//! table. A thread may therefore hold several times, share its slot with another thread, or release what another one
+//! acquired. Limit: a lock whose memory is given up while it is held leaves its address in the table, where a later
+//! lock at the same address finds it. The program must not do that anyway. A search of the table is not an instant:
+//! [`RawRwLock::is_free`] may miss a hold that other threads exchange for another meanwhile; it needs a release by a
+//! thread that does not hold.
 //!
 //! Deviations: the paper's writer acquires the inner lock first and then waits for the slots; a thread that reads could
-//! not read again meanwhile. The announcement takes the inner lock's place there. Time is kept in units of 16 us, 16 bits.
+//! not read again meanwhile. The announcement takes the inner lock's place there. Time is kept in units of 16 us, 16
+//! bits.
 
 use crate::info::{Fairness, Family, LockInfo, Timed};
 use crate::parameters::{Default, Parameter, Parameters, Setting, Values};
@@ -86,9 +88,9 @@ impl<P: Platform, L: TryUnlockRead<P>> Bravo<P, L> {
     /// Takes a token out of `slot` if there is one.
     #[inline]
     fn take(&self, slot: &P::Usize) -> bool {
-        // Relaxed: only decides whether the exchange is worth its price.
-        // ORDER(drain): Release pairs with the Acquire in `write`; publishes that the reading is over. Only exchanges write
-        // to a slot, so that a later one continues this release.
+        // Relaxed: a look that saves an exchange which would fail.
+        // ORDER(drain): Release pairs with the Acquire in `write`; publishes that the reading is over. Only exchanges
+        // write to a slot, so that a later one continues this release.
         // LAST: the lock may be destroyed after this exchange.
         slot.load(Ordering::Relaxed) == self.token()
             && slot.compare_exchange(self.token(), 0, Ordering::Release).is_ok()
@@ -103,12 +105,13 @@ impl<P: Platform, L: TryUnlockRead<P>> Bravo<P, L> {
         }
         let slot = self.slot();
         // Relaxed: as in `take`.
-        // ORDER(dekker): SeqCst with the load below and the two in `write`: a writer that does not find this token is seen
-        // here.
+        // ORDER(dekker): SeqCst with the load below and the two in `write`: a writer that does not find this token is
+        // seen here.
         if slot.load(Ordering::Relaxed) != 0 || slot.compare_exchange(0, self.token(), Ordering::SeqCst).is_err() {
             return false;
         }
-        // ORDER(dekker): see above. ORDER(bias): Acquire pairs with the Release in `bias`; what the last writer did is seen.
+        // ORDER(dekker): SeqCst with the exchange of the slot. ORDER(bias): Acquire pairs with the Release in `bias`;
+        // what the last writer did is seen.
         if is_biased(self.state.load(Ordering::SeqCst)) {
             return true;
         }
@@ -163,7 +166,8 @@ impl<P: Platform, L: TryUnlockRead<P>> Bravo<P, L> {
         let pause = (spent.saturating_mul(inhibit) >> UNIT_LOG2).min(Ns::from(TIME / 2 - 1)) as u32;
         // Never 0, which says that the lock has not been biased before.
         let until = ((now::<P>() + pause + 1) % TIME).max(1);
-        // Relaxed: the bias ends for good; nobody enters through the table until a reader of the inner lock biases it again.
+        // Relaxed: the bias ends for good; nobody enters through the table until a reader of the inner lock biases it
+        // again.
         let mut state = self.state.load(Ordering::Relaxed);
         while let Err(found) =
             self.state.compare_exchange(state, until * TIME + (writers(state) - 1) * ONE_WRITER, Ordering::Relaxed)
@@ -227,8 +231,9 @@ fn is_over(until: u32, now: u32) -> bool {
     now.wrapping_sub(until) % TIME < TIME / 2
 }
 
-// SAFETY: a writer is inside once it holds the inner lock, having found no token in the table since it announced itself;
-// none is added while a writer is announced or the lock is not biased, and only a reader of the inner lock biases it.
+// SAFETY: a writer is inside once it holds the inner lock, having found no token in the table since it announced
+// itself; none is added while a writer is announced or the lock is not biased, and only a reader of the inner lock
+// biases it.
 unsafe impl<P: Platform, L: TryUnlockRead<P>> RawRwLock<P> for Bravo<P, L> {
     const INFO: LockInfo = LockInfo {
         id: "bravo",
@@ -330,7 +335,7 @@ unsafe impl<P: Platform, L: TryUnlockRead<P>> RawRwLock<P> for Bravo<P, L> {
     }
 
     fn is_free(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`RawRwLock`] says.
         let may_be_read = self.state.load(Ordering::Relaxed) & BIASED != 0;
         let holds = |slot: &P::Usize| slot.load(Ordering::Relaxed) == self.token();
         self.inner.is_free() && !(may_be_read && (holds(self.slot()) || Self::table().iter().any(holds)))
@@ -342,7 +347,7 @@ unsafe impl<P: Platform, L: TryUnlockRead<P>> RawRwLock<P> for Bravo<P, L> {
 
     fn forget_waiters(&self) {
         self.inner.forget_waiters();
-        // Relaxed throughout: no other thread exists.
+        // Relaxed, like all accesses of this function: no other thread exists.
         let state = self.state.load(Ordering::Relaxed);
         self.state.store(state - writers(state) * ONE_WRITER, Ordering::Relaxed);
         if state & BIASED == 0 || self.inner.is_write_locked() {

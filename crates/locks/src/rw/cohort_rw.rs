@@ -5,11 +5,12 @@
 //!   writers:  a mutex, meant to be a cohort lock, which decides among writers
 //!
 //! A reader counts itself as arrived and then looks for a writer; a writer shows itself and then looks for readers: one
-//! sees the other. With [`Preference::Writers`] (C-RW-WP) a reader that finds a writer takes itself back and waits until
-//! it has gone; a reader that has waited long raises a barrier to further writers. With [`Preference::Readers`] (C-RW-RP)
-//! it stays and waits only while a writer is inside; a writer that meets readers steps back until they have left, and may
-//! starve. Fairness: between the modes as said; among writers that of their lock. Space: a line for each of the nodes and
-//! one more. Hand-off: writers through their lock; readers watch `state`, the writer that is next watches the counters.
+//! sees the other. With [`Preference::Writers`] (C-RW-WP) a reader that finds a writer takes itself back and waits
+//! until it has gone; a reader that has waited long raises a barrier to further writers. With [`Preference::Readers`]
+//! (C-RW-RP) it stays and waits only while a writer is inside; a writer that meets readers steps back until they have
+//! left, and may starve. Fairness: between the modes as said; among writers that of their lock. Space: a line for each
+//! of the nodes and one more. Hand-off: writers through their lock; readers watch `state`, the writer that is next
+//! watches the counters.
 //!
 //! Deviations: both published locks in one, by the preference of the reader, since a writer is not told any; C-RW-RP's
 //! barrier to readers for a writer that has waited long is missing, because a thread that reads must be able to read
@@ -39,8 +40,8 @@ const NODE: u32 = 8;
 
 /// Nodes with counters of their own; where there are more, neighbours share them.
 pub const NODES: usize = crate::numa::ENTRIES;
-/// Rounds of spinning before a reader raises the barrier, about 20 us on the machines this was tuned on; the paper leaves
-/// the number open.
+/// Rounds of spinning before a reader raises the barrier, about 20 us on the machines this was tuned on; the paper
+/// leaves the number open.
 pub const PATIENCE: u32 = 1_000;
 
 /// The readers of a node. Wrap around together.
@@ -62,7 +63,7 @@ pub struct CohortRw<P: Platform, L, const N: usize, const PATIENCE: u32> {
 
 /// The published bounds. The writers' lock is a parameter of the composition.
 pub type CohortRwOver<P, L> = CohortRw<P, L, NODES, PATIENCE>;
-/// The registered composition.
+/// The registered composition: writers queue in a lock of which they leave the CPU, and which serves them as they come.
 pub type CohortRwK42<P> = CohortRwOver<P, K42Stp<P>>;
 
 impl<P: Platform, L: TimedLock<P, Ctx = ()> + IsHeld, const N: usize, const PATIENCE: u32> CohortRw<P, L, N, PATIENCE> {
@@ -71,11 +72,11 @@ impl<P: Platform, L: TimedLock<P, Ctx = ()> + IsHeld, const N: usize, const PATI
     fn arrive(&self) -> u32 {
         let node = P::node() as usize % N;
         let bit = NODE << node;
-        // ORDER(dekker): Acquire pairs with the Release in `holds_readers`: a writer that has not seen this arrival is seen
-        // below.
+        // ORDER(dekker): Acquire pairs with the Release in `holds_readers`: a writer that has not seen this arrival is
+        // seen below.
         self.readers[node].arrived.fetch_add(1, Ordering::Acquire);
-        // ORDER(hand-off): Acquire pairs with the Release in `unlock_write`. A bit that was set after a writer had shown
-        // itself stands beside what it shows, in one word.
+        // ORDER(hand-off): Acquire pairs with the Release in `unlock_write`. A bit that was set after a writer had
+        // shown itself stands beside what it shows, in one word.
         let state = self.state.load(Ordering::Acquire);
         if state & bit != 0 {
             state
@@ -86,8 +87,8 @@ impl<P: Platform, L: TimedLock<P, Ctx = ()> + IsHeld, const N: usize, const PATI
 
     #[cold]
     fn add_node(&self, bit: u32) -> u32 {
-        // ORDER(hand-off): Acquire as in `arrive`. No Release: a writer that sees the bit and misses the arrival comes before
-        // it in the order of changes to `arrived`, and is seen here.
+        // ORDER(hand-off): Acquire as in `arrive`. No Release: a writer that sees the bit and misses the arrival comes
+        // before it in the order of changes to `arrived`, and is seen here.
         self.state.fetch_or(bit, Ordering::Acquire) | bit
     }
 
@@ -112,17 +113,18 @@ impl<P: Platform, L: TimedLock<P, Ctx = ()> + IsHeld, const N: usize, const PATI
         nodes.fold(0, |sum, node| sum.wrapping_add(counter(&self.readers[node])))
     }
 
-    /// Whether readers have arrived and not left; `shown` if a writer has shown itself and asks for the first time since.
+    /// Whether readers have arrived and not left; `shown` if a writer has shown itself and asks for the first time
+    /// since.
     ///
-    /// All departures are read before all arrivals: the arrival of who has left is among those, and if they are equal in
-    /// number, there was no reader in between. A node that is missing in the first sum only makes it smaller.
+    /// All departures are read before all arrivals: the arrival of who has left is among those, and if they are equal
+    /// in number, there was no reader in between. A node that is missing in the first sum only makes it smaller.
     fn holds_readers(&self, shown: bool) -> bool {
         // ORDER(drain): Acquire pairs with the Release in `leave`, and keeps this sum before the next one.
         let left = self.sum(|readers| readers.left.load(Ordering::Acquire));
         let arrived = self.sum(|readers| {
             if shown {
-                // ORDER(dekker): Release pairs with the Acquire in `arrive`. A read-modify-write, so that each arrival comes
-                // before it, and is seen, or after it, and sees the writer.
+                // ORDER(dekker): Release pairs with the Acquire in `arrive`. A read-modify-write, so that each arrival
+                // comes before it, and is seen, or after it, and sees the writer.
                 readers.arrived.fetch_add(0, Ordering::Release)
             } else {
                 // Relaxed: the departures read above bring their arrivals along; the next claim finds others.
@@ -134,8 +136,8 @@ impl<P: Platform, L: TimedLock<P, Ctx = ()> + IsHeld, const N: usize, const PATI
 
     /// Replaces what the holder of the writers' lock shows; only it changes these bits.
     fn show(&self, old: u32, new: u32) {
-        // Relaxed: a reader that sets its node's bit later finds this in the same word, an earlier one's bit is found here;
-        // for the other readers `holds_readers` publishes it. It continues the release of the last writer inside.
+        // Relaxed: a reader that sets its node's bit later finds this in the same word, an earlier one's bit is found
+        // here; for the other readers `holds_readers` publishes it. It continues the release of the last writer inside.
         self.state.fetch_add(new.wrapping_sub(old), Ordering::Relaxed);
     }
 
@@ -189,7 +191,7 @@ impl<P: Platform, L: TimedLock<P, Ctx = ()> + IsHeld, const N: usize, const PATI
             self.leave();
             if P::spin_map_bounded(Setting::RwPatience.number::<P>(PATIENCE), open).is_none() {
                 if !impatient {
-                    // Relaxed, here and below: a hint for fairness only.
+                    // Relaxed, as when it is lowered: a hint for fairness only.
                     self.barrier.fetch_add(1, Ordering::Relaxed);
                     impatient = true;
                 }
@@ -208,7 +210,8 @@ impl<P: Platform, L: TimedLock<P, Ctx = ()> + IsHeld, const N: usize, const PATI
     }
 }
 
-// SAFETY: a writer is inside only after it has found, with new readers kept out, that as many have left as have arrived.
+// SAFETY: a writer is inside only after it has found, with new readers kept out, that as many have left as have
+// arrived.
 unsafe impl<P: Platform, L: TimedLock<P, Ctx = ()> + IsHeld, const N: usize, const PATIENCE: u32> RawRwLock<P>
     for CohortRw<P, L, N, PATIENCE>
 {
@@ -232,7 +235,7 @@ unsafe impl<P: Platform, L: TimedLock<P, Ctx = ()> + IsHeld, const N: usize, con
             source:
                 "about 20 us on the machines that this was tuned on; Calciu et al.: PPoPP 2013 leave the number open",
         }],
-        inside: &[],
+        inside: &[L::PARAMETERS],
     };
 
     fn new() -> Self {
@@ -320,12 +323,12 @@ unsafe impl<P: Platform, L: TimedLock<P, Ctx = ()> + IsHeld, const N: usize, con
     }
 
     fn is_write_locked(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`RawRwLock`] says.
         self.state.load(Ordering::Relaxed) & INSIDE != 0
     }
 
     fn is_free(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`RawRwLock`] says.
         let state = self.state.load(Ordering::Relaxed);
         state & INSIDE == 0 && !self.holds_readers(false)
     }
@@ -335,7 +338,7 @@ unsafe impl<P: Platform, L: TimedLock<P, Ctx = ()> + IsHeld, const N: usize, con
     }
 
     fn forget_waiters(&self) {
-        // Relaxed throughout: no other thread exists.
+        // Relaxed, like all accesses of this function: no other thread exists.
         let is_inside = self.is_write_locked();
         self.state.fetch_and(!(CLAIMS | DRAINS), Ordering::Relaxed);
         self.barrier.store(0, Ordering::Relaxed);

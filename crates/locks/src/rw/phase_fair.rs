@@ -12,11 +12,11 @@
 //! reads must be able to read again), so that writers may starve. Space: 16 bytes. Hand-off: one exchange on `state`,
 //! which the readers of the phase and the first writer watch; the other writers watch `serving`.
 //!
-//! Deviations: PF-T counts arrivals and departures of readers apart and a reader arrives by one fetch-and-add. Here both
-//! are in one word, changed by compare-exchange. That makes every moment of the lock a consistent one: a waiter can take
-//! itself back, a reader can enter beside others, a child of fork knows who was inside. Arrival is therefore lock-free
-//! instead of wait-free. The writers' tickets order who announces itself next, not who is inside; a writer with a
-//! deadline draws none and competes with the first in line.
+//! Deviations: PF-T counts arrivals and departures of readers apart and a reader arrives by one fetch-and-add. Here
+//! both are in one word, changed by compare-exchange. That makes every moment of the lock a consistent one: a waiter
+//! can take itself back, a reader can enter beside others, a child of fork knows who was inside. Arrival is therefore
+//! lock-free instead of wait-free. The writers' tickets order who announces itself next, not who is inside; a writer
+//! with a deadline draws none and competes with the first in line.
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::rw::wait;
@@ -119,7 +119,7 @@ impl<P: Platform> PhaseFair<P> {
             let beside_others = |state: usize| {
                 (is_mine(state) && is_open(state, preference)).then_some(state - WAITING_READER + READER)
             };
-            // ORDER(hand-off): Acquire, as above.
+            // ORDER(hand-off): Acquire pairs with the Release in `unlock_write`.
             self.update(Ordering::Acquire, beside_others).map(|_| ())
         });
         if entered.is_some() {
@@ -147,7 +147,7 @@ impl<P: Platform> PhaseFair<P> {
     fn write_contended(&self, deadline: Option<Deadline>) -> bool {
         let announced = match deadline {
             None => {
-                // Relaxed, here and below: the tickets order writers and publish nothing; `state` does.
+                // Relaxed, like the accesses to `serving`: the tickets order writers and publish nothing; `state` does.
                 let mine = self.tickets.fetch_add(1, Ordering::Relaxed);
                 P::spin_map(|| (self.serving.load(Ordering::Relaxed) == mine).then_some(()));
                 P::spin_map(|| self.announce(|_| true));
@@ -176,7 +176,8 @@ impl<P: Platform> PhaseFair<P> {
     }
 }
 
-// SAFETY: a writer is inside while WRITER is set and the number of readers inside is 0; then no exchange lets anyone in.
+// SAFETY: a writer is inside while WRITER is set and the number of readers inside is 0; then no exchange lets anyone
+// in.
 unsafe impl<P: Platform> RawRwLock<P> for PhaseFair<P> {
     const INFO: LockInfo = LockInfo {
         id: "phase-fair",
@@ -225,25 +226,25 @@ unsafe impl<P: Platform> RawRwLock<P> for PhaseFair<P> {
 
     #[inline]
     unsafe fn unlock_write(&self, _: Preference) {
-        // ORDER(hand-off): Release pairs with the Acquires of the next readers and the next writer; publishes the critical
-        // section.
+        // ORDER(hand-off): Release pairs with the Acquires of the next readers and the next writer; publishes the
+        // critical section.
         // LAST: the lock may be destroyed after this exchange.
         self.update(Ordering::Release, |state| Some(open_up(state, state & TURN ^ TURN)));
     }
 
     fn is_write_locked(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`RawRwLock`] says.
         is_writer_inside(self.state.load(Ordering::Relaxed))
     }
 
     fn is_free(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`RawRwLock`] says.
         let state = self.state.load(Ordering::Relaxed);
         readers_inside(state) == 0 && state & WRITER == 0
     }
 
     fn forget_waiters(&self) {
-        // Relaxed throughout: no other thread exists.
+        // Relaxed, like all accesses of this function: no other thread exists.
         let inside = |state: usize| {
             let writer = if is_writer_inside(state) { WRITER } else { 0 };
             readers_inside(state) * READER + (state & PHASE) + writer

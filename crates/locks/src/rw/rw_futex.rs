@@ -1,5 +1,5 @@
-//! Central read-write lock that parks: one state word, one gate to sleep at for readers and one for writers (the shape of
-//! the futex read-write locks in glibc and in Rust's standard library; the preference is chosen at each call).
+//! Central read-write lock that parks: one state word, one gate to sleep at for readers and one for writers (the shape
+//! of the futex read-write locks in glibc and in Rust's standard library; the preference is chosen at each call).
 //!
 //!   state:       WRITER | READERS_SLEEP | WRITERS_SLEEP | FRESH | number of readers inside
 //!   read_gate:   number of times that readers who were about to sleep were told to look again
@@ -23,8 +23,8 @@ const FRESH: u32 = 1 << 28;
 /// Number of readers inside.
 const READERS: u32 = FRESH - 1;
 
-/// Rounds of spinning before parking: about 2 us on the machines this was tuned on. Shorter than for a mutex, since every
-/// spinning reader disturbs the counter that the others need.
+/// Rounds of spinning before parking: about 2 us on the machines this was tuned on. Shorter than for a mutex, since
+/// every spinning reader disturbs the counter that the others need.
 const SPINS: u32 = 100;
 /// So many times as many at most, for who was told not to sleep several times.
 const MOST_TIMES: u32 = 32;
@@ -45,8 +45,8 @@ fn is_free(state: u32) -> bool {
 }
 
 impl<P: Platform> RwFutex<P> {
-    /// Runs `attempt` until it succeeds, telling it whether this thread may have slept: spinning, then asleep at `gate` with
-    /// `flag` set in the state while `blocked` holds. Returns `false` at the deadline.
+    /// Runs `attempt` until it succeeds, telling it whether this thread may have slept: spinning, then asleep at `gate`
+    /// with `flag` set in the state while `blocked` holds. Returns `false` at the deadline.
     #[cold]
     #[inline(never)]
     fn acquire(
@@ -63,8 +63,9 @@ impl<P: Platform> RwFutex<P> {
             if P::spin_map_bounded(spins, || attempt(has_slept).then_some(())).is_some() {
                 return true;
             }
-            // ORDER(gate): Acquire pairs with the Releases of those who open it: a thread that sees a new count also sees
-            // the state that was there before. The count is read first, so that an opening in between is not missed.
+            // ORDER(gate): Acquire pairs with the Releases of those who open it: a thread that sees a new count also
+            // sees the state that was there before. The count is read first, so that an opening in between is not
+            // missed.
             let count = gate.load(Ordering::Acquire);
             if attempt(true) {
                 return true;
@@ -84,8 +85,8 @@ impl<P: Platform> RwFutex<P> {
                 self.give_up(flag);
                 return false;
             }
-            // Relaxed: a hint. Where the gate has opened, somebody wants to release the lock, and cannot while others come
-            // to sleep: so this thread waits longer and longer before it tries that again.
+            // Relaxed: a hint. Where the gate has opened, somebody wants to release the lock, and cannot while others
+            // come to sleep: so this thread waits longer and longer before it tries that again.
             spins =
                 if gate.load(Ordering::Relaxed) == count { 1 } else { (2 * spins).clamp(first, MOST_TIMES * first) };
             has_slept = true;
@@ -93,15 +94,16 @@ impl<P: Platform> RwFutex<P> {
     }
 
     /// Leaves without the lock, `flag` being that of this thread's mode. Whoever depended on this thread looks again: a
-    /// writer that its wake-up was meant for, readers that waited for it, or all sleepers of a lock that is free by now.
+    /// writer that its wake-up was meant for, readers that waited for it, or all sleepers of a lock that is free by
+    /// now.
     #[cold]
     fn give_up(&self, flag: u32) {
         if flag == WRITERS_SLEEP {
             // Relaxed: the gates publish. Those that still have to wait set their flag again.
             self.state.fetch_and(!(READERS_SLEEP | WRITERS_SLEEP), Ordering::Relaxed);
             for gate in [&self.read_gate, &self.write_gate] {
-                // ORDER(gate): Release pairs with the Acquire in `acquire`: who sees the new count does not sleep on the flag
-                // that was taken back above.
+                // ORDER(gate): Release pairs with the Acquire in `acquire`: who sees the new count does not sleep on
+                // the flag that was taken back above.
                 gate.fetch_add(1, Ordering::Release);
                 P::unpark(gate, u32::MAX);
             }
@@ -153,10 +155,10 @@ impl<P: Platform> RwFutex<P> {
 
     /// Gives up one hold; `without` computes what is left of a state without it.
     ///
-    /// The lock's memory may be gone as soon as the lock is free, so everything that sleepers need happens before. While
-    /// the lock is held the gates open, which makes those look again who are about to sleep; whoever still goes to sleep
-    /// after that says FRESH, which the release notices. The release takes back the flag of those who are to be woken,
-    /// and wakes them by the address of their gate.
+    /// The lock's memory may be gone as soon as the lock is free, so everything that sleepers need happens before.
+    /// While the lock is held the gates open, which makes those look again who are about to sleep; whoever still goes
+    /// to sleep after that says FRESH, which the release notices. The release takes back the flag of those who are to
+    /// be woken, and wakes them by the address of their gate.
     ///
     /// Returns `false` if `without` finds no hold to give up.
     fn release(&self, preference: Preference, without: impl Fn(u32) -> Option<u32>) -> bool {
@@ -173,7 +175,8 @@ impl<P: Platform> RwFutex<P> {
                 chosen = self.next_in(left, preference);
                 left &= !chosen.map_or(0, |(flag, ..)| flag);
             }
-            // ORDER(hand-off): Release pairs with the Acquires of `try_read` and `write`; publishes the critical section.
+            // ORDER(hand-off): Release pairs with the Acquires of `try_read` and `write`; publishes the critical
+            // section.
             // LAST: the lock may be destroyed after this exchange.
             match self.state.compare_exchange(state, left, Ordering::Release) {
                 Err(found) => state = found,
@@ -304,7 +307,7 @@ unsafe impl<P: Platform> RawRwLock<P> for RwFutex<P> {
 
     #[inline]
     unsafe fn unlock_write(&self, preference: Preference) {
-        // ORDER(hand-off): as in `release`. LAST: as there.
+        // ORDER(hand-off): as in `release`. LAST: the lock may be destroyed after this exchange.
         if self.state.compare_exchange(WRITER, 0, Ordering::Release).is_ok() {
             return;
         }
@@ -312,12 +315,12 @@ unsafe impl<P: Platform> RawRwLock<P> for RwFutex<P> {
     }
 
     fn is_write_locked(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`RawRwLock`] says.
         self.state.load(Ordering::Relaxed) & WRITER != 0
     }
 
     fn is_free(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`RawRwLock`] says.
         is_free(self.state.load(Ordering::Relaxed))
     }
 

@@ -20,7 +20,7 @@
 //! the head of the queue, and gives up from there.
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
-use crate::parameters::{Parameter, Parameters, Setting, Values, SPIN};
+use crate::parameters::{Parameters, Setting, RW_SPIN};
 use crate::rw::wait;
 use crate::shuffle::policy::{Policy, WritersFirst, MAX_SHUFFLES, READER, WRITER as AS_WRITER};
 use crate::shuffle::shfllock::Shfl;
@@ -67,7 +67,7 @@ fn is_open(state: u32, preference: Preference) -> bool {
 impl<P: Platform, const WRITERS: u32> QueuedRw<P, WRITERS> {
     /// Waits until `attempt` succeeds; parks while the state has a bit of `blocked`. Returns `false` at the deadline.
     fn park_until(&self, deadline: Option<Deadline>, blocked: u32, attempt: impl Fn() -> bool) -> bool {
-        // Relaxed, here and below: what blocks is only waited for; `attempt` acquires.
+        // The accesses to the state in this function are Relaxed: what blocks is only waited for; `attempt` acquires.
         let is_blocked = |state: u32| state & blocked != 0;
         if P::spin_map_bounded(Setting::RwSpin.looks::<P>(), || attempt().then_some(())).is_some() {
             return true;
@@ -166,7 +166,7 @@ impl<P: Platform, const WRITERS: u32> QueuedRw<P, WRITERS> {
             };
             let entered = self.park_until(deadline, WRITER | READERS, attempt);
             if !entered {
-                // Relaxed: as above. Nobody sleeps because of this bit.
+                // Relaxed: the bit publishes nothing. Nobody sleeps because of it.
                 self.state.fetch_and(!WAITING, Ordering::Relaxed);
             }
             entered
@@ -189,10 +189,8 @@ unsafe impl<P: Platform, const WRITERS: u32> RawRwLock<P> for QueuedRw<P, WRITER
         keeps_up: true,
         ..LockInfo::PLAIN
     };
-    const PARAMETERS: Parameters = Parameters {
-        own: &[Parameter { values: Values::Number(Setting::RwSpin, 0, 1_000_000, "looks"), ..SPIN }],
-        inside: &[<WritersFirst<WRITERS> as Policy>::PARAMETERS],
-    };
+    const PARAMETERS: Parameters =
+        Parameters { own: &[RW_SPIN], inside: &[<WritersFirst<WRITERS> as Policy>::PARAMETERS] };
 
     fn new() -> Self {
         QueuedRw { state: P::U32::new(0), queue: Shfl::new() }
@@ -257,12 +255,12 @@ unsafe impl<P: Platform, const WRITERS: u32> RawRwLock<P> for QueuedRw<P, WRITER
     }
 
     fn is_write_locked(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`RawRwLock`] says.
         self.state.load(Ordering::Relaxed) & WRITER != 0
     }
 
     fn is_free(&self) -> bool {
-        // Relaxed: the answer says nothing about what the lock protects.
+        // Relaxed: as [`RawRwLock`] says.
         self.state.load(Ordering::Relaxed) & (WRITER | READERS) == 0
     }
 
@@ -271,7 +269,7 @@ unsafe impl<P: Platform, const WRITERS: u32> RawRwLock<P> for QueuedRw<P, WRITER
     }
 
     fn forget_waiters(&self) {
-        // Relaxed throughout: no other thread exists.
+        // Relaxed, like all accesses of this function: no other thread exists.
         let state = self.state.load(Ordering::Relaxed);
         let inside = if state & WRITER != 0 { WRITER } else { state & READERS };
         self.state.store(inside, Ordering::Relaxed);

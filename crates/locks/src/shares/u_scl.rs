@@ -183,7 +183,7 @@ impl<P: Platform, T: Times, const ACCOUNTS: usize> Scl<P, T, ACCOUNTS> {
 
     /// When the lock will have been free for so long that bans end.
     fn idle_at(&self) -> Ns {
-        // Relaxed, here and below: a hint.
+        // Relaxed, both: hints for how long to wait.
         if self.word.load(Ordering::Relaxed) & HELD != 0 {
             return Ns::MAX;
         }
@@ -304,7 +304,7 @@ impl<P: Platform, T: Times, const ACCOUNTS: usize> Scl<P, T, ACCOUNTS> {
 
     /// Acquires the lock at the head of the queue.
     fn compete(&self, me: u32) {
-        // Relaxed, here and below: tells only that somebody waits, or sleeps.
+        // Relaxed, like what follows on this word: its bits tell only that somebody waits, or sleeps.
         self.word.fetch_or(QUEUED, Ordering::Relaxed);
         loop {
             let now = P::instant();
@@ -449,7 +449,7 @@ unsafe impl<P: Platform, T: Times, const ACCOUNTS: usize> TryLock<P> for Scl<P, 
 unsafe impl<P: Platform, T: Times, const ACCOUNTS: usize> TimedLock<P> for Scl<P, T, ACCOUNTS> {
     unsafe fn lock_until(&self, cx: &(), deadline: Deadline) -> bool {
         self.sit_out_ban(this_thread::<P>(), Some(deadline));
-        // SAFETY: as for this call.
+        // SAFETY: the caller keeps the contract of the call.
         P::spin_map_until(deadline, || unsafe { self.try_lock(cx) }.then_some(())).is_some()
     }
 }

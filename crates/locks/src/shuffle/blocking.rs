@@ -83,7 +83,7 @@ impl Blocking for SpinThenPark {
     }
 
     fn wait_free<P: Platform>(held: &P::U32, looks: u32, has_work: impl Fn() -> bool) {
-        // Relaxed throughout: the swap that follows acquires.
+        // Relaxed, like all accesses of this function: the swap that follows acquires.
         let free = || held.load(Ordering::Relaxed) == FREE;
         if P::spin_map_bounded(looks, || (free() || has_work()).then_some(())).is_some() {
             return;

@@ -84,8 +84,8 @@ impl<P: Platform, G: Policy, W: Blocking, const STEAL: u32> Shfl<P, G, W, STEAL>
         self.held.try_change(FREE, HELD, Ordering::Acquire)
     }
 
-    /// Acquires the lock if it is free and nobody queues. It does not look whether the lock is free before it tries: where
-    /// nobody queues, it mostly is.
+    /// Acquires the lock if it is free and nobody queues. It does not look whether the lock is free before it tries:
+    /// where nobody queues, it mostly is.
     #[inline]
     fn acquire_unqueued(&self) -> bool {
         // Relaxed: a hint for fairness only.
@@ -206,7 +206,7 @@ impl<P: Platform, G: Policy, W: Blocking, const STEAL: u32> Shfl<P, G, W, STEAL>
             lost = lost.saturating_add(1);
         }
         if closes {
-            // Relaxed: as above.
+            // Relaxed: a hint for fairness only.
             self.closed.store(0, Ordering::Relaxed);
         }
     }
@@ -239,8 +239,8 @@ impl<P: Platform, G: Policy, W: Blocking, const STEAL: u32> Shfl<P, G, W, STEAL>
     /// writes their `next`, except a newcomer that of the tail, which is never moved.
     #[cold]
     fn shuffle(&self, node: &Node<P>, stop: impl Fn() -> bool) {
-        // Relaxed throughout: these fields travel with the role, which is handed over with Release and taken with
-        // Acquire, as is the turn at the head of the queue.
+        // Relaxed, like all accesses to the batch and its links below: they travel with the role, which is handed over
+        // with Release and taken with Acquire, as is the turn at the head of the queue.
         let mut batch = node.batch_or_first::<G>();
         node.batch.store(batch, Ordering::Relaxed);
         let visited = node.last_visited.load(Ordering::Relaxed);
@@ -253,7 +253,7 @@ impl<P: Platform, G: Policy, W: Blocking, const STEAL: u32> Shfl<P, G, W, STEAL>
             if candidate.is_null() {
                 break;
             }
-            // SAFETY: as above.
+            // SAFETY: a waiter behind this one, which stays.
             let candidate_ref = unsafe { &*candidate };
             let after = candidate_ref.next();
             if after.is_null() {
@@ -267,7 +267,7 @@ impl<P: Platform, G: Policy, W: Blocking, const STEAL: u32> Shfl<P, G, W, STEAL>
             candidate_ref.batch.store(batch, Ordering::Relaxed);
             W::nudge::<P>(&candidate_ref.status);
             if previous != last {
-                // SAFETY: as above; neither `previous` nor `last` is the tail, since `candidate` follows both.
+                // SAFETY: both nodes stay, and neither is the tail, since `candidate` follows both.
                 unsafe {
                     (*previous).next.store(after, Ordering::Relaxed);
                     candidate_ref.next.store(last_ref.next(), Ordering::Relaxed);
@@ -285,7 +285,7 @@ impl<P: Platform, G: Policy, W: Blocking, const STEAL: u32> Shfl<P, G, W, STEAL>
             return;
         }
         node.shuffles.store(0, Ordering::Relaxed);
-        // SAFETY: as above.
+        // SAFETY: a waiter behind this one, which stays.
         let heir = unsafe { &*last };
         heir.last_visited.store(previous.cast_mut(), Ordering::Relaxed);
         // ORDER(role): Release pairs with the Acquire in `is_shuffler`; publishes the shuffled queue.
@@ -336,7 +336,7 @@ impl<P: Platform> Node<P> {
             unsafe { &*visited }
         };
         let candidate = previous.next();
-        // SAFETY: as above.
+        // SAFETY: a waiter behind the shuffler, too.
         !candidate.is_null() && unsafe { !(*candidate).next().is_null() }
     }
 

@@ -1,12 +1,16 @@
-//! The hardware, but every thread says itself where it runs: orders of service can then be checked on any machine. Or it
-//! never stays anywhere.
+//! The hardware, but every thread says itself where it runs: orders of service can then be checked on any machine. Or
+//! it never stays anywhere.
 
-use lockswap_conformance::routed::Places;
-use lockswap_conformance::small::Stage;
-use lockswap_conformance::Threads;
+pub mod riders;
+
+use lockswap_conformance::system::Crew;
+use lockswap_locks::{Context, RawLock};
 use lockswap_platform::{Clock, CoreKind, Deadline, Hierarchy, Native, Ns, Platform, SharedTable, Wake};
+use riders::Riders;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::io::Write;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::Mutex;
 
 /// Where a thread runs.
 #[derive(Clone, Copy, Debug)]
@@ -26,70 +30,16 @@ pub const RANKS: u32 = 8;
 thread_local! {
     static HERE: Cell<Place> = const { Cell::new(SOMEWHERE) };
     static WOKEN: Cell<u32> = const { Cell::new(0) };
-    static INDEX: Cell<Option<usize>> = const { Cell::new(None) };
-}
-
-const MOST_RIDERS: usize = 16;
-/// When each thread of [`Riders`] came to rest, 0 if it has not.
-static SINCE: [AtomicU64; MOST_RIDERS] = [const { AtomicU64::new(0) }; MOST_RIDERS];
-static MOMENT: AtomicU64 = AtomicU64::new(0);
-
-/// Threads that know when they began to wait; one [`Threads::run`] at a time.
-pub struct Riders;
-
-impl Riders {
-    fn begins_to_wait() {
-        if let Some(index) = INDEX.get().filter(|index| SINCE[*index].load(Ordering::SeqCst) == 0) {
-            SINCE[index].store(Riders::moment(), Ordering::SeqCst);
-        }
-    }
-}
-
-impl Threads for Riders {
-    fn run<'a>(bodies: Vec<Box<dyn FnOnce() + Send + 'a>>) {
-        std::thread::scope(|scope| {
-            for (index, body) in bodies.into_iter().enumerate() {
-                scope.spawn(move || {
-                    INDEX.set(Some(index));
-                    // The others would wait for ever for the lock that this one holds.
-                    if std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_err() {
-                        std::process::abort();
-                    }
-                });
-            }
-        });
-    }
-
-    fn settle() {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-}
-
-impl Stage for Riders {
-    const SEES_WAITS: bool = true;
-    fn gone(_: *const u8, _: usize) {}
-    fn moment() -> u64 {
-        MOMENT.fetch_add(1, Ordering::SeqCst) + 1
-    }
-    fn forget_wait() {
-        INDEX.get().into_iter().for_each(|index| SINCE[index].store(0, Ordering::SeqCst));
-    }
-    fn waits_since(thread: usize) -> Option<u64> {
-        Some(SINCE[thread].load(Ordering::SeqCst)).filter(|since| *since != 0)
-    }
-}
-
-impl Places for Riders {
-    fn move_to(rank: u32) {
-        Placed::move_to(Place { rank, ..SOMEWHERE });
-    }
 }
 
 static WINDOW: AtomicU64 = AtomicU64::new(0);
+/// Threads that wait until a deadline.
+static STANDING_BACK: AtomicU32 = AtomicU32::new(0);
 
 /// A thread that wanders is somewhere else whenever it asks.
 pub struct Placed<const WANDERS: bool = false>;
 
+#[allow(dead_code, reason = "each test that this module is part of uses some of these")]
 impl Placed {
     /// Moves the calling thread.
     pub fn move_to(place: Place) {
@@ -99,6 +49,11 @@ impl Placed {
     /// How many sleepers the calling thread has woken.
     pub fn woken() -> u32 {
         WOKEN.get()
+    }
+
+    /// Whether a thread waits until a deadline, as those on little cores do that stand back.
+    pub fn anyone_stands_back() -> bool {
+        STANDING_BACK.load(Ordering::SeqCst) != 0
     }
 
     pub fn set_reorder_window(ns: Ns) {
@@ -154,7 +109,10 @@ impl<const WANDERS: bool> Platform for Placed<WANDERS> {
         })
     }
     fn spin_map_until<R>(deadline: Deadline, f: impl FnMut() -> Option<R>) -> Option<R> {
-        Native::spin_map_until(deadline, f)
+        STANDING_BACK.fetch_add(1, Ordering::SeqCst);
+        let result = Native::spin_map_until(deadline, f);
+        STANDING_BACK.fetch_sub(1, Ordering::SeqCst);
+        result
     }
     fn spin_map_bounded<R>(rounds: u32, f: impl FnMut() -> Option<R>) -> Option<R> {
         Native::spin_map_bounded(rounds, f)
@@ -191,4 +149,70 @@ impl<const WANDERS: bool> Platform for Placed<WANDERS> {
         WOKEN.set(WOKEN.get() + woken);
         woken
     }
+}
+
+/// Lets waiters sleep instead of yielding, so that [`Crew::settle`] soon sees them asleep. The process stays so.
+pub fn soon_asleep() {
+    Native::allow_yields(false);
+}
+
+/// The order in which `waiters`, who have come one after the other, are served after a holder at `holder`. `go` brings
+/// a thread to its place; `rest` lets those who have come wait; `acquire` is told which waiter calls it, and has a
+/// fresh context, which serves one acquisition and lives for ever.
+pub fn order_through<P: Platform, L: RawLock<P>, W: Copy + Sync>(
+    go: impl Fn(W) + Sync,
+    rest: impl Fn(&Crew),
+    holder: W,
+    waiters: &[W],
+    acquire: impl Fn(&L, &L::Ctx, usize) + Sync,
+) -> Vec<usize> {
+    soon_asleep();
+    let (lock, order, crew) = (L::new(), Mutex::new(Vec::new()), Crew::default());
+    let holders_context = L::Ctx::new();
+    go(holder);
+    // SAFETY: contexts are fresh, serve one acquisition, and are leaked or outlive the lock.
+    unsafe {
+        lock.lock(&holders_context);
+        std::thread::scope(|scope| {
+            for (waiter, place) in waiters.iter().enumerate() {
+                let (lock, order, go, acquire) = (&lock, &order, &go, &acquire);
+                scope.spawn(crew.member(move || {
+                    go(*place);
+                    let cx = Box::leak(Box::new(L::Ctx::new()));
+                    acquire(lock, cx, waiter);
+                    order.lock().unwrap().push(waiter);
+                    lock.unlock(cx);
+                }));
+                rest(&crew);
+            }
+            lock.unlock(&holders_context);
+        });
+    }
+    order.into_inner().unwrap()
+}
+
+/// The same for threads that say themselves where they are.
+pub fn order_of_service<L: RawLock<Placed>>(holder: Place, waiters: &[Place]) -> Vec<usize> {
+    // SAFETY: as `order_through` says.
+    let acquire = |lock: &L, cx: &_, _| unsafe { lock.lock(cx) };
+    order_through(Placed::move_to, Crew::settle, holder, waiters, acquire)
+}
+
+/// Keeps the calling thread on a CPU.
+pub fn pin(cpu: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(cpu);
+    rustix::thread::sched_setaffinity(None, &set).unwrap();
+}
+
+/// Two CPUs of this machine; says that the test is left out where there are none.
+pub fn two_cpus(test: &str) -> Option<[usize; 2]> {
+    let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+    let mut allowed = (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
+    let cpus = allowed.next().zip(allowed.next());
+    if cpus.is_none() {
+        // Not by a macro, whose output is kept back when the test passes.
+        let _ = writeln!(std::io::stderr(), "skipped: {test}: needs two CPUs");
+    }
+    cpus.map(|(first, second)| [first, second])
 }

@@ -1,6 +1,25 @@
 //! What a machine file says: TOML, in nanoseconds. `docs/simulator.md` describes every key.
 
+use super::Invalid;
 use serde::Deserialize;
+
+/// Lines of an error; those of the TOML parser have four or five.
+const MOST_LINES: usize = 8;
+/// Characters of one line of it, besides the name of the machine.
+const LONGEST_LINE: usize = 300;
+
+/// The text without control characters, with which a file could steer the terminal.
+pub fn visible(text: &str) -> impl Iterator<Item = char> + '_ {
+    text.chars().filter(|character| !character.is_control())
+}
+
+/// The error with as much of the file as a message has room for: the parts that it quotes may be of any length, and hold
+/// anything.
+pub fn shortened(error: Invalid, name: &str) -> Invalid {
+    let cut = |line: &str| visible(line).take(name.len() + LONGEST_LINE).collect::<String>();
+    let what = error.what.lines().take(MOST_LINES).map(cut).collect::<Vec<_>>().join("\n");
+    Invalid { what, ..error }
+}
 
 /// A machine file.
 #[derive(Clone, Debug, Deserialize)]
@@ -15,6 +34,28 @@ pub struct File {
     pub core: Core,
     pub fabric: Fabric,
     pub scheduler: Scheduler,
+}
+
+impl File {
+    /// What `text` says, with some keys set to other values. `name` stands for the file in messages.
+    pub fn read(name: &str, text: &str, changes: &[(String, String)]) -> Result<Self, Invalid> {
+        const READ_THE_DOCS: &str = "docs/simulator.md says what each key means";
+        // Read as it is first: those messages have lines.
+        let file: File = toml::from_str(text)
+            .map_err(|error| Invalid::new(format!("{name}: {}", error.to_string().trim_end()), READ_THE_DOCS))?;
+        if changes.is_empty() {
+            return Ok(file);
+        }
+        let mut table: toml::Table =
+            toml::from_str(text).map_err(|error| Invalid::new(error.to_string(), READ_THE_DOCS))?;
+        for (key, value) in changes {
+            set(&mut table, key, value)?;
+        }
+        table.try_into().map_err(|error: toml::de::Error| {
+            let keys: Vec<_> = changes.iter().map(|(key, _)| key.as_str()).collect();
+            Invalid::new(format!("{name}, with {} set: {}", keys.join(", "), error.message()), READ_THE_DOCS)
+        })
+    }
 }
 
 /// How the CPUs are arranged. All nodes are alike.
@@ -217,4 +258,46 @@ fn one() -> u32 {
 
 fn one_f() -> f64 {
     1.0
+}
+
+/// Sets `key`, as `latency.remote` or `kind.little.speed`, to `value`.
+fn set(table: &mut toml::Table, key: &str, value: &str) -> Result<(), Invalid> {
+    let unknown = |known: Vec<&str>| Invalid::unknown(format!("the machine has no key '{key}'"), key, known);
+    let parsed = format!("v = {value}")
+        .parse::<toml::Table>()
+        .or_else(|_| format!("v = '{value}'").parse::<toml::Table>())
+        .ok()
+        .and_then(|mut table| table.remove("v"))
+        .ok_or_else(|| Invalid::new(format!("cannot read the value of {key}={value}"), "write numbers as in 1.5"))?;
+    let mut parts: Vec<&str> = key.split('.').collect();
+    let last = parts.pop().unwrap_or_default();
+    let mut here = table;
+    for part in parts {
+        let known: Vec<String> = here.keys().cloned().collect();
+        let known = || unknown(known.iter().map(String::as_str).collect());
+        here = match here.get_mut(part) {
+            Some(toml::Value::Table(table)) => table,
+            Some(toml::Value::Array(list)) => {
+                // Kinds are found by name, which is the next part; they are looked up there.
+                return set_in_list(list, key, last, parsed);
+            }
+            _ => return Err(known()),
+        };
+    }
+    // A key that does not exist is refused by name when the table is read.
+    here.insert(last.to_owned(), parsed);
+    Ok(())
+}
+
+fn set_in_list(list: &mut [toml::Value], key: &str, last: &str, value: toml::Value) -> Result<(), Invalid> {
+    let name = key.split('.').nth(1).unwrap_or_default();
+    let found = list.iter_mut().filter_map(toml::Value::as_table_mut);
+    let found = found.into_iter().find(|entry| entry.get("name").and_then(toml::Value::as_str) == Some(name));
+    match found {
+        Some(entry) => {
+            entry.insert(last.to_owned(), value);
+            Ok(())
+        }
+        None => Err(Invalid::new(format!("{key}: nothing is called '{name}'"), "write kind.NAME.KEY=VALUE")),
+    }
 }
