@@ -20,6 +20,8 @@ const ENDED: u32 = u32::MAX;
 
 thread_local! {
     static CREW: RefCell<Crew> = RefCell::default();
+    /// The calling thread's entry in its crew, and its number.
+    static MEMBER: RefCell<Option<(Arc<AtomicU32>, u32)>> = const { RefCell::new(None) };
 }
 
 /// Threads that wait for each other. Clones are the same crew.
@@ -39,13 +41,22 @@ impl Drop for Membership {
 }
 
 impl Crew {
-    /// What a thread of the crew shall do, for `spawn`. It counts as a member from now on.
+    /// What a thread of the crew shall do, for `spawn`.
     pub fn member<R>(&self, body: impl FnOnce() -> R) -> impl FnOnce() -> R {
+        self.newcomer(|| {
+            come();
+            body()
+        })
+    }
+
+    /// The same for a thread that is not at rest before it has called [`come`]: until then it may sleep for other reasons than
+    /// the lock, to allocate memory, say, while another thread does.
+    pub fn newcomer<R>(&self, body: impl FnOnce() -> R) -> impl FnOnce() -> R {
         let thread = Arc::new(AtomicU32::new(TO_COME));
         let crew = self.clone();
         crew.members.lock().unwrap_or_else(PoisonError::into_inner).push(thread.clone());
         move || {
-            thread.store(own_number(), SeqCst);
+            MEMBER.set(Some((thread.clone(), own_number())));
             CREW.set(crew);
             let _membership = Membership(thread);
             body()
@@ -69,6 +80,11 @@ impl Crew {
             std::thread::sleep(BETWEEN_LOOKS);
         }
     }
+}
+
+/// The calling thread has nothing left to do before it waits.
+pub fn come() {
+    MEMBER.with_borrow(|member| member.iter().for_each(|(thread, number)| thread.store(*number, SeqCst)));
 }
 
 /// The number that the system gave the calling thread.

@@ -1,7 +1,7 @@
 //! What a lock says it asks about CPUs, against what it asks when threads compete for it, and which parameters it asks
 //! for.
 
-use lockswap_conformance::system::Crew;
+use lockswap_conformance::system::{self, Crew};
 use lockswap_locks::for_each_lock;
 use lockswap_locks::info::{Asks, LockInfo};
 use lockswap_locks::parameters::Parameter;
@@ -151,6 +151,7 @@ fn of_lock<L: RawLock<Spy>>() -> Found {
             let cx = Box::leak(Box::new(L::Ctx::new()));
             // SAFETY: the context is fresh, serves one acquisition and is leaked.
             unsafe {
+                system::come();
                 lock.lock(cx);
                 meanwhile();
                 lock.unlock(cx);
@@ -160,7 +161,7 @@ fn of_lock<L: RawLock<Spy>>() -> Found {
         std::thread::scope(|scope| {
             scope.spawn(crew.member(|| take(meanwhile)));
             (0..WAITERS).for_each(|_| {
-                scope.spawn(crew.member(|| {
+                scope.spawn(crew.newcomer(|| {
                     come();
                     take(&|| {});
                 }));

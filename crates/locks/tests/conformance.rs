@@ -1,7 +1,7 @@
 //! The conformance suite on the hardware, for every lock of the catalogue.
 
 use lockswap_conformance as conformance;
-use lockswap_conformance::system::{Crew, System};
+use lockswap_conformance::system::{come, Crew, System};
 use lockswap_locks::for_each_lock;
 use lockswap_locks::registry::{self, Role};
 use lockswap_locks::{Context, TimedLock};
@@ -79,9 +79,10 @@ fn serves_its_node_first<L: TimedLock<Native>>(cpus: &[usize], order_is_chance: 
         std::thread::scope(|scope| {
             for waiter in 0..WAITERS {
                 let (lock, order, cpu) = (&lock, &order, cpus[waiter % 2]);
-                scope.spawn(crew.member(move || {
+                scope.spawn(crew.newcomer(move || {
                     pin(cpu);
                     let cx = Box::leak(Box::new(L::Ctx::new()));
+                    come();
                     lock.lock(cx);
                     order.lock().unwrap().push(waiter);
                     lock.unlock(cx);

@@ -4,7 +4,7 @@ mod placed;
 
 use lockswap_conformance as conformance;
 use lockswap_conformance::routed::{comes_round, in_order, lets_each_pass_once, Decides, Rider};
-use lockswap_conformance::system::{Crew, System};
+use lockswap_conformance::system::{come, Crew, System};
 use lockswap_locks::routed::list::RonList;
 use lockswap_locks::routed::plock::{Counts, RonPlock};
 use lockswap_locks::routed::ron::{Flags, Ron, Routed};
@@ -67,8 +67,9 @@ fn ron_ticket_goes_on_from_where_the_holder_was_served() {
         std::thread::scope(|scope| {
             for (waiter, rank) in [1, 3, 1, 5].into_iter().enumerate() {
                 let (lock, order) = (&lock, &order);
-                scope.spawn(crew.member(move || {
+                scope.spawn(crew.newcomer(move || {
                     Placed::move_to(at(rank));
+                    come();
                     lock.lock(&());
                     order.lock().unwrap().push(waiter);
                     Placed::move_to(at(0));
@@ -119,8 +120,9 @@ fn locks_that_share_a_table_do_not_disturb_each_other() {
         std::thread::scope(|scope| {
             for (waiter, rank) in [0, 1, 2, 3, 0, 1, 2, 3].into_iter().enumerate() {
                 let (lock, served) = (&locks[waiter / 4], &served[waiter / 4]);
-                scope.spawn(crew.member(move || {
+                scope.spawn(crew.newcomer(move || {
                     Placed::move_to(at(rank));
+                    come();
                     lock.lock(&());
                     served.fetch_add(1, Ordering::Relaxed);
                     lock.unlock(&());

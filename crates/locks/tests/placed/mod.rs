@@ -3,7 +3,7 @@
 
 pub mod riders;
 
-use lockswap_conformance::system::Crew;
+use lockswap_conformance::system::{come, Crew};
 use lockswap_locks::{Context, RawLock};
 use lockswap_platform::{Clock, CoreKind, Deadline, Hierarchy, Native, Ns, Platform, SharedTable, Wake};
 use riders::Riders;
@@ -176,9 +176,10 @@ pub fn order_through<P: Platform, L: RawLock<P>, W: Copy + Sync>(
         std::thread::scope(|scope| {
             for (waiter, place) in waiters.iter().enumerate() {
                 let (lock, order, go, acquire) = (&lock, &order, &go, &acquire);
-                scope.spawn(crew.member(move || {
+                scope.spawn(crew.newcomer(move || {
                     go(*place);
                     let cx = Box::leak(Box::new(L::Ctx::new()));
+                    come();
                     acquire(lock, cx, waiter);
                     order.lock().unwrap().push(waiter);
                     lock.unlock(cx);
