@@ -163,18 +163,6 @@ pub const EXPLAINED: &[Explained] = &[
         why: SLEEPER,
     },
     Explained {
-        file: "crates/locks/src/queue/clh.rs",
-        source: "let predecessor = self.tail.swap(",
-        change: Change::DropRelease,
-        why: STALE,
-    },
-    Explained {
-        file: "crates/locks/src/queue/clh.rs",
-        source: "let acquired = self.tail.compare_exchange(null_mut(),",
-        change: Change::DropRelease,
-        why: STALE,
-    },
-    Explained {
         file: "crates/locks/src/queue/hemlock.rs",
         source: "let predecessor = self.tail.swap(",
         change: Change::DropRelease,
@@ -182,7 +170,7 @@ pub const EXPLAINED: &[Explained] = &[
     },
     Explained {
         file: "crates/locks/src/queue/hemlock.rs",
-        source: "&& self.tail.compare_exchange(null_mut(),",
+        source: "self.tail.try_change(null_mut(), from_ref(cx).cast_mut(), Ordering::AcqRel)",
         change: Change::DropRelease,
         why: STALE,
     },
