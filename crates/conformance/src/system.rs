@@ -4,7 +4,7 @@ use crate::Threads;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{mpsc, Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Between two looks at the other threads: longer than a wait's longest nap, so that a thread that sleeps at two looks has
 /// looked at the lock in between, unless it is parked.
@@ -68,12 +68,17 @@ impl Crew {
     ///
     /// Who waits for a lock leaves the CPU in the end, to park or to nap between two looks at the lock. So every other
     /// thread must be seen asleep once for each member: however slow the machine is, that takes no longer than it must.
+    ///
+    /// # Panics
+    /// If a thread does not come to rest.
     pub fn settle(&self) {
+        let end = Instant::now() + LIMIT / 2;
         let own = own_number();
         let members = self.members.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for _ in 0..members.len() {
             for other in &members {
                 while !is_at_rest(other.load(SeqCst), own) {
+                    assert!(Instant::now() < end, "thread {} does not leave the CPU", other.load(SeqCst));
                     std::thread::sleep(BETWEEN_LOOKS);
                 }
             }

@@ -221,11 +221,6 @@ pub trait Platform: Sized + Send + Sync + 'static {
         let _ = number;
         None
     }
-    /// Tells the machine that this thread is about to write to `place`, so that its cache line may come while the thread does
-    /// something else.
-    fn prefetch_write<T>(place: *const T) {
-        let _ = place;
-    }
     /// Keeps the CPU for `ns` ns, not less, as a program does that is busy with something else.
     fn keep_busy(ns: Ns) {
         let end = Deadline { clock: Clock::Monotonic, at: Self::now(Clock::Monotonic).saturating_add(ns) };

@@ -288,10 +288,6 @@ impl Platform for Sim {
         schedule::sleep(ns * 1000);
     }
 
-    fn prefetch_write<T>(place: *const T) {
-        engine::access::prefetch_write(place.addr());
-    }
-
     fn choose(n: u32) -> u32 {
         engine::choose(n)
     }

@@ -72,42 +72,6 @@ fn a_line_takes_as_long_as_the_machine_file_says() {
     }
 }
 
-/// A read and a write of a line that another core has modified are two requests, one after the other; a prefetch makes them
-/// one, during which the thread goes on.
-#[test]
-fn a_prefetched_line_is_read_and_written_for_the_price_of_one_request() {
-    let machine = machine(
-        "xeon-e5-2699v3",
-        &[("topology.placement", "ascending"), ("latency.cluster.core", "50"), ("fabric.jitter", "0")],
-    );
-    #[repr(align(64))]
-    struct Word(<Sim as Platform>::U32);
-    let time = |prefetches: bool, meanwhile: u32| {
-        let word = Word(AtomicInt::new(0));
-        let times = on_threads(&machine, 2, |number| {
-            if number == 0 {
-                word.0.swap(1, Relaxed);
-                return 0;
-            }
-            Sim::spin_map(|| (now() >= 5_000).then_some(()));
-            let start = now();
-            if prefetches {
-                Sim::prefetch_write(&raw const word);
-            }
-            Sim::relax(meanwhile);
-            assert_eq!(word.0.load(Relaxed), 1);
-            word.0.swap(2, Relaxed);
-            now() - start
-        });
-        times.unwrap()[1]
-    };
-    let (two, one) = (time(false, 0), time(true, 0));
-    assert!((100..=130).contains(&two), "{two} ns");
-    assert!((50..=80).contains(&one), "{one} ns");
-    let alone = time(true, 100);
-    assert!(alone + 45 <= time(false, 100), "what comes meanwhile takes no time of its own");
-}
-
 #[test]
 fn stores_of_a_thread_are_seen_in_order_and_at_once_by_itself() {
     #[repr(align(64))]

@@ -317,15 +317,8 @@ unsafe impl<P: Platform, const THRESHOLD: u32> RawLock<P> for CnaLock<P, THRESHO
             }
             let next = cx.next();
             let here = P::node();
-            if cx.secondary().is_null() {
-                if P::has_one_node() {
-                    return cx.grant(next);
-                }
-                // The grant will write the line that the look at the waiter's NUMA node reads.
-                P::prefetch_write(next);
-                if (*next).is_at(here) {
-                    return cx.grant(next);
-                }
+            if cx.secondary().is_null() && (P::has_one_node() || (*next).is_at(here)) {
+                return cx.grant(next);
             }
             let keeps_local = P::choose(Setting::Threshold.number::<P>(THRESHOLD) + 1) != 0;
             let local = if keeps_local { cx.find_successor(|_, waiter| waiter.is_at(here)) } else { null_mut() };

@@ -86,11 +86,8 @@ unsafe impl<P: Platform, const THRESHOLD: u32, const SHUFFLE: u32> RawLock<P> fo
                 return;
             }
             let nobody_else = cx.secondary().is_null();
-            if nobody_else && P::has_one_node() {
-                return cx.grant(cx.next());
-            }
             let here = P::node();
-            if nobody_else && cx.is_next_at(here) {
+            if nobody_else && (P::has_one_node() || cx.is_next_at(here)) {
                 return cx.grant(cx.next());
             }
             // Relaxed, as below: the field belongs to the acquisition.

@@ -308,20 +308,6 @@ impl Platform for Native {
         settings::get(number)
     }
 
-    #[inline(always)]
-    fn prefetch_write<T>(place: *const T) {
-        // SAFETY: a prefetch accesses nothing: it is a hint about an address, which may be any.
-        #[cfg(target_arch = "x86_64")]
-        unsafe {
-            core::arch::asm!("prefetchw [{}]", in(reg) place, options(nostack, preserves_flags, readonly));
-        }
-        // SAFETY: as above.
-        #[cfg(target_arch = "aarch64")]
-        unsafe {
-            core::arch::asm!("prfm pstl1keep, [{}]", in(reg) place, options(nostack, preserves_flags, readonly));
-        }
-    }
-
     fn keep_busy(ns: Ns) {
         let began = wait::now(Clock::Monotonic);
         while wait::now(Clock::Monotonic) - began < ns {

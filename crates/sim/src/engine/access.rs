@@ -162,20 +162,6 @@ pub fn update(place: Place, f: impl FnOnce(u64) -> Option<u64>) -> u64 {
     old
 }
 
-/// Asks for a line with the right to write, which comes while the thread goes on. Of a line that is on its way from one core
-/// to another, nothing comes: it is a hint.
-pub fn prefetch_write(address: usize) {
-    settle();
-    let engine = engine();
-    let (index, core) = (engine.line_of(address), engine.core());
-    if engine.lines[index].owner != core && engine.is_free(index) {
-        let arrives = engine.serve_write(index, core);
-        engine.notify(index, arrives);
-        engine.announce_line(index);
-    }
-    engine.now += engine.access(engine.machine.costs.hit);
-}
-
 /// Plain accesses to all lines of a range that a lock protects.
 pub fn touch(start: usize, bytes: usize, write: bool) {
     settle();
