@@ -525,7 +525,7 @@ mod tests {
     #[test]
     fn only_waiters_that_sleep_after_a_measured_time_ask_how_long_to_spin() {
         for (lock, asks) in
-            [("mcs_stp", true), ("malth_stp", true), ("mcs_stp:spin=9", false), ("mcs_spin", false), ("futex", false)]
+            [("mcs_stp", true), ("malth_stp", true), ("mcs_stp:spin=9", false), ("mcs_spin", false), ("gcr", false)]
         {
             assert_eq!(read(Role::Mutex, lock).unwrap().asks_how_long_to_spin(), asks, "{lock}");
         }
