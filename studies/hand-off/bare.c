@@ -63,6 +63,43 @@ static inline void mcs_unlock(node *me) {
     atomic_store_explicit(&next->waits, 0, memory_order_release);
 }
 
+// The K42 lock: a holder that has waited puts the node that stands for all holders in the place of its own.
+static LINE struct { node *_Atomic tail; node holders; } k42;
+
+static inline void k42_lock(node *me) {
+    node *before = atomic_load_explicit(&k42.tail, memory_order_relaxed);
+    for (;;) {
+        node *new = before ? me : &k42.holders;
+        if (before) {
+            atomic_store_explicit(&me->next, NULL, memory_order_relaxed);
+            atomic_store_explicit(&me->waits, 1, memory_order_relaxed);
+        }
+        if (atomic_compare_exchange_strong_explicit(&k42.tail, &before, new, memory_order_acq_rel, memory_order_relaxed)) break;
+    }
+    if (!before) return;
+    atomic_store_explicit(&before->next, me, memory_order_release);
+    while (atomic_load_explicit(&me->waits, memory_order_acquire)) pause_cpu();
+    node *next = atomic_load_explicit(&me->next, memory_order_acquire);
+    if (!next) {
+        node *expected = me;
+        atomic_store_explicit(&k42.holders.next, NULL, memory_order_relaxed);
+        if (atomic_compare_exchange_strong_explicit(&k42.tail, &expected, &k42.holders, memory_order_acq_rel, memory_order_relaxed)) return;
+        while (!(next = atomic_load_explicit(&me->next, memory_order_acquire))) pause_cpu();
+    }
+    atomic_store_explicit(&k42.holders.next, next, memory_order_relaxed);
+}
+
+static inline void k42_unlock(node *me) {
+    (void)me;
+    node *next = atomic_load_explicit(&k42.holders.next, memory_order_acquire);
+    if (!next) {
+        node *expected = &k42.holders;
+        if (atomic_compare_exchange_strong_explicit(&k42.tail, &expected, NULL, memory_order_release, memory_order_relaxed)) return;
+        while (!(next = atomic_load_explicit(&k42.holders.next, memory_order_acquire))) pause_cpu();
+    }
+    atomic_store_explicit(&next->waits, 0, memory_order_release);
+}
+
 static inline void ticket_lock(node *me) {
     (void)me;
     unsigned mine = atomic_fetch_add_explicit(&tickets.next, 1, memory_order_relaxed);
@@ -102,11 +139,12 @@ static inline void ttas_unlock(node *me) {
     }
 LOOP(glibc)
 LOOP(mcs)
+LOOP(k42)
 LOOP(ticket)
 LOOP(ttas)
 
 static const struct { const char *name; unsigned long (*loop)(node *); } locks[] = {
-    {"glibc's mutex", glibc_loop}, {"mcs_spin", mcs_loop}, {"ticket", ticket_loop}, {"ttas", ttas_loop}};
+    {"glibc's mutex", glibc_loop}, {"mcs_spin", mcs_loop}, {"k42", k42_loop}, {"ticket", ticket_loop}, {"ttas", ttas_loop}};
 enum { LOCKS = sizeof locks / sizeof *locks };
 
 static node nodes[2];
