@@ -10,6 +10,10 @@ use std::time::{Duration, Instant};
 /// looked at the lock in between, unless it is parked.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
+/// At least so often a thread must be seen asleep: it may also sleep once or twice for reasons of its own, while an emulator
+/// translates its code, say.
+const FEWEST_LOOKS: usize = 30;
+
 /// Far longer than one check takes, also in an emulator.
 const LIMIT: Duration = Duration::from_secs(180);
 
@@ -67,7 +71,7 @@ impl Crew {
     /// queue in order one after the other.
     ///
     /// Who waits for a lock leaves the CPU in the end, to park or to nap between two looks at the lock. So every other
-    /// thread must be seen asleep once for each member: however slow the machine is, that takes no longer than it must.
+    /// thread must be seen asleep once for each member, and [`FEWEST_LOOKS`] times, however slow the machine is.
     ///
     /// # Panics
     /// If a thread does not come to rest.
@@ -75,7 +79,7 @@ impl Crew {
         let end = Instant::now() + LIMIT / 2;
         let own = own_number();
         let members = self.members.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for _ in 0..members.len() {
+        for _ in 0..members.len().max(FEWEST_LOOKS) {
             for other in &members {
                 while !is_at_rest(other.load(SeqCst), own) {
                     assert!(Instant::now() < end, "thread {} does not leave the CPU", other.load(SeqCst));

@@ -163,6 +163,18 @@ pub const EXPLAINED: &[Explained] = &[
         why: SLEEPER,
     },
     Explained {
+        file: "crates/locks/src/queue/clh.rs",
+        source: "let predecessor = self.tail.swap(",
+        change: Change::DropRelease,
+        why: STALE,
+    },
+    Explained {
+        file: "crates/locks/src/queue/clh.rs",
+        source: "let acquired = self.tail.try_change(null_mut(), from_ref(cx).cast_mut(), Ordering::AcqRel)",
+        change: Change::DropRelease,
+        why: STALE,
+    },
+    Explained {
         file: "crates/locks/src/queue/hemlock.rs",
         source: "let predecessor = self.tail.swap(",
         change: Change::DropRelease,
