@@ -15,8 +15,8 @@ use lockswap_locks::shuffle::shfllock::{
 use lockswap_locks::waiting::{Spin, SpinThenPark};
 use lockswap_locks::{Context, RawLock};
 use lockswap_platform::CoreKind::{self, Big, Little};
-use lockswap_platform::{group_number, set_big, CpuList, Native, Platform};
-use placed::{order_of_service, order_through, pin, two_cpus, Place, Placed, SOMEWHERE};
+use lockswap_platform::{group_number, Native, Platform};
+use placed::{order_of_service, order_through, Place, Placed, SOMEWHERE};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -299,18 +299,4 @@ fn locks_work_for_threads_that_never_stay_on_a_cpu() {
     conformance::mutex::<P, ahmcs::AhmcsLock<P, Twice>, System>();
     conformance::mutex::<P, cohort::CPtlTkt<P>, System>();
     conformance::mutex::<P, hticket::HTicketLs<P>, System>();
-}
-
-/// The same on the CPUs of this machine, as the user declares them. The holder and every other waiter are on a big
-/// core.
-#[test]
-fn declared_kinds_are_followed() {
-    let Some(cpus) = two_cpus("declared_kinds_are_followed") else { return };
-    set_big(CpuList::parse(cpus[0].to_string().as_bytes()).unwrap());
-    let waiters = [0, 1, 0, 1, 0, 1].map(|waiter| cpus[waiter]);
-    let acquire = |lock: &ShflLockKind<Native>, (): &(), _| {
-        // SAFETY: as `order_through` says.
-        unsafe { lock.lock(&()) }
-    };
-    assert_eq!(order_through(pin, Crew::settle, cpus[0], &waiters, acquire), [0, 2, 4, 1, 3, 5]);
 }

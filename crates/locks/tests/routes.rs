@@ -11,9 +11,8 @@ use lockswap_locks::routed::ron::{Flags, Ron, Routed};
 use lockswap_locks::routed::shared::{RonShared, Table};
 use lockswap_locks::routed::ticket::{Queues, RonTicket};
 use lockswap_locks::{IsHeld, RawLock};
-use lockswap_platform::{set_route, Native, Platform};
 use placed::riders::Riders;
-use placed::{order_of_service, order_through, pin, two_cpus, Place, Placed, RANKS, SOMEWHERE};
+use placed::{order_of_service, Place, Placed, RANKS, SOMEWHERE};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -151,25 +150,4 @@ fn locks_work_for_threads_that_never_stay_on_a_cpu() {
     conformance::mutex::<P, Routed<P, Table<P, 2048, 4>>, System>();
     conformance::mutex::<P, RonList<P>, System>();
     conformance::mutex::<P, Queues<P, 3>, System>();
-}
-
-/// The same on the CPUs of this machine, along the route that the user declares. The holder and the first waiter are on
-/// one CPU, the last waiter on the other.
-#[test]
-fn declared_routes_are_followed() {
-    fn check<L: RawLock<Native>>(cpus: &[usize; 2], waiters: &[usize], expected: &[usize]) {
-        let waiters: Vec<_> = waiters.iter().map(|waiter| cpus[*waiter]).collect();
-        // SAFETY: as `order_through` says.
-        let acquire = |lock: &L, cx: &_, _| unsafe { lock.lock(cx) };
-        let order = order_through(pin, Crew::settle, cpus[0], &waiters, acquire);
-        assert_eq!(order, expected, "{}", L::INFO.id);
-    }
-    let Some(cpus) = two_cpus("declared_routes_are_followed") else { return };
-    let _alone = alone();
-    set_route([cpus[1], cpus[0]]);
-    assert_eq!(Native::ranks(), 2);
-    check::<Ron<Native>>(&cpus, &[0, 1], &[1, 0]);
-    check::<RonPlock<Native>>(&cpus, &[0, 1], &[1, 0]);
-    check::<RonTicket<Native>>(&cpus, &[0, 0, 1], &[2, 0, 1]);
-    check::<RonShared<Native>>(&cpus, &[0, 1], &[1, 0]);
 }

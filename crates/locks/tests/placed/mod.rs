@@ -8,7 +8,6 @@ use lockswap_locks::{Context, RawLock};
 use lockswap_platform::{Clock, CoreKind, Deadline, Hierarchy, Native, Ns, Platform, SharedTable, Wake};
 use riders::Riders;
 use std::cell::Cell;
-use std::io::Write;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Mutex;
 
@@ -43,6 +42,7 @@ pub struct Placed<const WANDERS: bool = false>;
 impl Placed {
     /// Moves the calling thread.
     pub fn move_to(place: Place) {
+        soon_asleep();
         HERE.set(place);
     }
 
@@ -151,7 +151,8 @@ impl<const WANDERS: bool> Platform for Placed<WANDERS> {
     }
 }
 
-/// Lets waiters sleep instead of yielding, so that [`Crew::settle`] soon sees them asleep. The process stays so.
+/// Lets waiters sleep instead of yielding, so that [`Crew::settle`] soon sees them asleep. The process stays so, as if under
+/// a filter on system calls: where the CPU's number takes one, it is unknown from now on.
 pub fn soon_asleep() {
     Native::allow_yields(false);
 }
@@ -166,7 +167,6 @@ pub fn order_through<P: Platform, L: RawLock<P>, W: Copy + Sync>(
     waiters: &[W],
     acquire: impl Fn(&L, &L::Ctx, usize) + Sync,
 ) -> Vec<usize> {
-    soon_asleep();
     let (lock, order, crew) = (L::new(), Mutex::new(Vec::new()), Crew::default());
     let holders_context = L::Ctx::new();
     go(holder);
@@ -193,27 +193,9 @@ pub fn order_through<P: Platform, L: RawLock<P>, W: Copy + Sync>(
 }
 
 /// The same for threads that say themselves where they are.
+#[allow(dead_code, reason = "as for `Placed`")]
 pub fn order_of_service<L: RawLock<Placed>>(holder: Place, waiters: &[Place]) -> Vec<usize> {
     // SAFETY: as `order_through` says.
     let acquire = |lock: &L, cx: &_, _| unsafe { lock.lock(cx) };
     order_through(Placed::move_to, Crew::settle, holder, waiters, acquire)
-}
-
-/// Keeps the calling thread on a CPU.
-pub fn pin(cpu: usize) {
-    let mut set = rustix::thread::CpuSet::new();
-    set.set(cpu);
-    rustix::thread::sched_setaffinity(None, &set).unwrap();
-}
-
-/// Two CPUs of this machine; says that the test is left out where there are none.
-pub fn two_cpus(test: &str) -> Option<[usize; 2]> {
-    let allowed = rustix::thread::sched_getaffinity(None).unwrap();
-    let mut allowed = (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
-    let cpus = allowed.next().zip(allowed.next());
-    if cpus.is_none() {
-        // Not by a macro, whose output is kept back when the test passes.
-        let _ = writeln!(std::io::stderr(), "skipped: {test}: needs two CPUs");
-    }
-    cpus.map(|(first, second)| [first, second])
 }
