@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 
 use lockswap_catalogue::option;
 use lockswap_locks::info::Asks;
-use lockswap_locks::parameters::{self, Named, Wrong, SPINS_BEFORE_PARK};
+use lockswap_locks::named::{self, Named, Wrong};
+use lockswap_locks::parameters::SPINS_BEFORE_PARK;
 use lockswap_locks::registry::{self, Role};
 use lockswap_machine::costs::sleep::Sleep;
 
@@ -69,7 +70,7 @@ impl Selection {
                 None if plain => PLAIN.into(),
                 None => env::var(variable).ok().filter(|v| !v.is_empty()).unwrap_or_else(|| default.into()),
             };
-            parameters::read(role, &given).map_or_else(|_| given.clone(), |named| named.to_string())
+            named::read(role, &given).map_or_else(|_| given.clone(), |named| named.to_string())
         };
         let [lock, rwlock, spin] = VARIABLES;
         let lock = id(Role::Mutex, &self.lock, lock, Role::Mutex.default_id());
@@ -84,7 +85,7 @@ impl Selection {
     pub fn asks(&self) -> Asks {
         let entries = [Role::Mutex, Role::RwLock, Role::Spin].into_iter().zip(self.ids());
         entries.fold(Asks::default(), |asks, (role, lock)| {
-            parameters::read(role, &lock).map_or(asks, |named| asks.and(named.entry.info.asks))
+            named::read(role, &lock).map_or(asks, |named| asks.and(named.entry.info.asks))
         })
     }
 
@@ -124,7 +125,7 @@ impl Selection {
 /// locks asks that and the environment does not say it yet. Measured once; nothing where that is not possible.
 pub fn spins_before_park<'a>(locks: impl IntoIterator<Item = (Role, &'a str)>) -> Option<(OsString, Option<OsString>)> {
     static MEASURED: OnceLock<Option<u32>> = OnceLock::new();
-    let asks = |(role, lock)| parameters::read(role, lock).is_ok_and(|named| named.asks_how_long_to_spin());
+    let asks = |(role, lock)| named::read(role, lock).is_ok_and(|named| named.asks_how_long_to_spin());
     if env::var_os(SPINS_BEFORE_PARK).is_some_and(|given| !given.is_empty()) || !locks.into_iter().any(asks) {
         return None;
     }
@@ -156,7 +157,7 @@ pub fn all_named<T: AsRef<str>>(role: Role, texts: impl IntoIterator<Item = T>) 
 
 /// The same as [`named`], with what is known of the lock.
 pub fn read(role: Role, text: &str) -> Result<Named, UserError> {
-    parameters::read(role, text).map_err(|wrong| {
+    named::read(role, text).map_err(|wrong| {
         let Wrong::NoLock(id) = wrong else {
             let remedy = format!("'lockswap list {}' shows its parameters", text.split(':').next().unwrap_or_default());
             return UserError::new(wrong.to_string(), remedy).with_status(USAGE);

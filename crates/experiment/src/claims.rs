@@ -409,7 +409,7 @@ fn notes(outcomes: &[Outcome<'_>], seeds: u32) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockswap_locks::parameters;
+    use lockswap_locks::named;
     use lockswap_locks::registry::Role;
 
     #[test]
@@ -420,7 +420,7 @@ mod tests {
             machine(claim);
             for run in claim.runs() {
                 assert_eq!(workload(claim, run).threads(), run.threads);
-                assert!(parameters::read(Role::Mutex, &run.lock).is_ok(), "{}: {}", claim.id, run.lock);
+                assert!(named::read(Role::Mutex, &run.lock).is_ok(), "{}: {}", claim.id, run.lock);
             }
             assert!(claim.agree[0] < claim.agree[1], "{}", claim.id);
         }

@@ -10,6 +10,7 @@ pub mod flat;
 pub mod info;
 pub mod line;
 pub mod load_control;
+pub mod named;
 pub mod nearest;
 pub mod numa;
 pub mod parameters;

@@ -3,8 +3,9 @@
 use crate::memory;
 use crate::message::{complain, die, Lossy};
 use core::ffi::{c_char, c_void, CStr};
+use lockswap_locks::named::{self, Named, Wrong};
 use lockswap_locks::nearest::nearest;
-use lockswap_locks::parameters::{self, Named, Wrong, MOST_SPINS_BEFORE_PARK, SPINS_BEFORE_PARK};
+use lockswap_locks::parameters::{self, MOST_SPINS_BEFORE_PARK, SPINS_BEFORE_PARK};
 use lockswap_locks::registry::{self, Role};
 use lockswap_platform::CpuList;
 
@@ -137,7 +138,7 @@ impl Environment {
         let value = unsafe { self.get(name) };
         let text = value.map_or(default, |value| value.to_str().unwrap_or_default());
         let shown = Lossy(value.unwrap_or_default().to_bytes());
-        match parameters::read(role, text) {
+        match named::read(role, text) {
             Ok(named) => named,
             Err(Wrong::NoLock(id)) => {
                 let (role, meant) = (role.name(), nearest(id, registry::ids(role)));

@@ -7,7 +7,8 @@ use crate::glibc;
 use crate::machine::Machine;
 use crate::platform::{choose_settings, set_longest_window};
 use crate::Sim;
-use lockswap_locks::parameters::{self, Named, Setting};
+use lockswap_locks::named::{self, Named};
+use lockswap_locks::parameters::Setting;
 use lockswap_locks::registry::{Entry, Role, ENTRIES, PTHREAD, PTHREAD_ADAPTIVE};
 use lockswap_locks::{for_each_lock, RawLock, RawRwLock};
 use lockswap_platform::{window::LONGEST, Ns};
@@ -125,7 +126,7 @@ pub fn locks(role: Role) -> impl Iterator<Item = &'static str> {
 
 /// The lock that `text` names among [`locks`], with parameters behind its id or without.
 pub fn find_lock(role: Role, text: &str) -> Option<Named> {
-    parameters::read(role, text.trim()).ok().filter(|named| is_simulated(named.entry))
+    named::read(role, text.trim()).ok().filter(|named| is_simulated(named.entry))
 }
 
 fn is_simulated(entry: &Entry) -> bool {

@@ -2,6 +2,7 @@
 
 use crate::{Mutex, ReadWrite};
 use lockswap_locks::line::Line;
+use lockswap_locks::named;
 use lockswap_locks::parameters::{self, Setting, SPINS_BEFORE_PARK};
 use lockswap_locks::registry::Role;
 use lockswap_locks::{Context, Preference, RawLock, RawRwLock};
@@ -11,7 +12,7 @@ use std::marker::PhantomData;
 /// Gives this process's locks the parameters that `text` names behind a lock of the catalogue, and what the environment says of
 /// the time before a sleep, as the preload library would; says which lock it is, `None` if there is none of that name. Threads that use locks must not be there yet.
 pub fn choose(role: Role, text: &str) -> Option<&'static str> {
-    let named = parameters::read(role, text).ok()?;
+    let named = named::read(role, text).ok()?;
     named.settings().for_each(|(number, value)| settings::set(number, value));
     let spins = std::env::var(SPINS_BEFORE_PARK).ok();
     if let Some(looks) = spins.as_deref().and_then(parameters::read_spins_before_park) {

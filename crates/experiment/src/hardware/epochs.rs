@@ -6,7 +6,7 @@ use super::job::Work;
 use super::series::{Group, Point};
 use super::workloads;
 use lockswap_locks::info::Family;
-use lockswap_locks::parameters;
+use lockswap_locks::named;
 use lockswap_locks::registry::Role;
 use lockswap_platform::Ns;
 use lockswap_study::numbers::as_option;
@@ -218,7 +218,7 @@ impl Held {
 
 /// Whether a lock knows reorder windows.
 pub fn is_reorderable(lock: &str) -> bool {
-    parameters::read(Role::Mutex, lock).is_ok_and(|named| named.entry.info.family == Family::Asymmetric)
+    named::read(Role::Mutex, lock).is_ok_and(|named| named.entry.info.family == Family::Asymmetric)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::job::Work;
 use super::series::{Group, Measure, Measured, Point, Series};
 use crate::results::{Compared, Machine};
 use lockswap_locks::info::Family;
-use lockswap_locks::parameters;
+use lockswap_locks::named;
 use lockswap_locks::registry::{self, Entry, Role, INTERPOSED_PTHREAD as INTERPOSED, PTHREAD};
 use lockswap_study::stats::Quartiles;
 use lockswap_study::summary::{Judgement, Row};
@@ -95,8 +95,7 @@ impl Part {
         }
         // Where a lock is glibc's, there is none of ours to call.
         let is_ours = |entry: &Entry| entry.info.family != Family::Native;
-        let ours =
-            locks.iter().filter(|lock| parameters::read(Role::Mutex, lock).is_ok_and(|named| is_ours(named.entry)));
+        let ours = locks.iter().filter(|lock| named::read(Role::Mutex, lock).is_ok_and(|named| is_ours(named.entry)));
         ours.map(|lock| Group::of([price(lock, true), price(lock, false)])).collect()
     }
 }

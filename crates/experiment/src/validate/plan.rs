@@ -1,6 +1,6 @@
 //! What is to be compared, checked before anything runs.
 
-use lockswap_locks::parameters;
+use lockswap_locks::named;
 use lockswap_locks::registry::{Role, ENTRIES};
 use lockswap_platform::Ns;
 use lockswap_sim::host::Found;
@@ -116,7 +116,7 @@ pub fn callable(role: Role) -> impl Iterator<Item = &'static str> {
 
 /// Whether `lock` names one of those, with parameters or without.
 pub fn is_callable(role: Role, lock: &str) -> bool {
-    parameters::read(role, lock).is_ok_and(|named| !named.entry.path.is_empty())
+    named::read(role, lock).is_ok_and(|named| !named.entry.path.is_empty())
 }
 
 /// Reads `NAME:KEY=VALUE:KEY=VALUE`.
