@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{mpsc, Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Between two looks at the other threads: longer than a wait's longest nap, so that a thread that sleeps at two looks has
-/// looked at the lock in between, unless it is parked.
+/// Between two looks at the other threads: longer than a wait's longest nap, so that a thread that sleeps at two looks
+/// has looked at the lock in between, unless it is parked.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
-/// At least so often a thread must be seen asleep: it may also sleep once or twice for reasons of its own, while an emulator
-/// translates its code, say.
+/// At least so often a thread must be seen asleep: it may also sleep once or twice for reasons of its own, while an
+/// emulator translates its code, say.
 const FEWEST_LOOKS: usize = 30;
 
 /// Far longer than one check takes, also in an emulator.
@@ -53,8 +53,8 @@ impl Crew {
         })
     }
 
-    /// The same for a thread that is not at rest before it has called [`come`]: until then it may sleep for other reasons than
-    /// the lock, to allocate memory, say, while another thread does.
+    /// The same for a thread that is not at rest before it has called [`come`]: until then it may sleep for other
+    /// reasons than the lock, to allocate memory, say, while another thread does.
     pub fn newcomer<R>(&self, body: impl FnOnce() -> R) -> impl FnOnce() -> R {
         let thread = Arc::new(AtomicU32::new(TO_COME));
         let crew = self.clone();
@@ -67,8 +67,8 @@ impl Crew {
         }
     }
 
-    /// Waits until each other member has ended or waits, and has done what its wait lets it do: those who wait may put the
-    /// queue in order one after the other.
+    /// Waits until each other member has ended or waits, and has done what its wait lets it do: those who wait may put
+    /// the queue in order one after the other.
     ///
     /// Who waits for a lock leaves the CPU in the end, to park or to nap between two looks at the lock. So every other
     /// thread must be seen asleep once for each member, and [`FEWEST_LOOKS`] times, however slow the machine is.

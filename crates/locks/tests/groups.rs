@@ -226,7 +226,8 @@ fn time_to_acquire<L: RawLock<Placed>>(lock: &L) -> Duration {
     }
 }
 
-/// Over a lock that is handed over. The futex lock is free while a waiter wakes up: a little core that looks then takes it.
+/// Over a lock that is handed over. The futex lock is free while a waiter wakes up: a little core that looks then
+/// takes it.
 #[test]
 fn a_big_core_overtakes_a_little_one_that_stands_back() {
     fn check<L: RawLock<Placed>>() {

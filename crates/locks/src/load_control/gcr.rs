@@ -36,8 +36,8 @@ const ASLEEP: u32 = 2;
 /// See [`TOP_APPROVED`].
 const ONE_ACTIVE: u32 = 4;
 
-/// The looks of the top before it sleeps. As long as a round trip through a sleep takes, some 1,250 looks, is too long: 16
-/// threads on 2 CPUs needed 6 % more time for an acquisition (`lockswap bench oversub --lock gcr:spin=1250,gcr:spin=500`).
+/// The looks of the top before it sleeps. The measured round trip through a sleep, 1,250 looks here, is too long: 16
+/// threads on 2 CPUs took 6 % longer (`lockswap bench oversub --lock gcr:spin=1250,gcr:spin=500`).
 const SPINS: u32 = 500;
 
 /// How many threads are counted as active.

@@ -136,8 +136,8 @@ impl<P: Platform> Node<P> {
         predecessor.next.store(from_ref(self).cast_mut(), Ordering::Release);
     }
 
-    /// Waits in the queue, where it is not passed over any more, until the status is GRANTED, or OUT if it was passed over
-    /// just before, or ABANDONED at `deadline`.
+    /// Waits in the queue, where it is not passed over any more, until the status is GRANTED, or OUT if it was passed
+    /// over just before, or ABANDONED at `deadline`.
     fn insist(&self, deadline: Option<Deadline>) -> u32 {
         let decided = || Some(self.status()).filter(|status| *status != WAITING);
         let Some(deadline) = deadline else { return P::spin_map(decided) };
@@ -152,8 +152,8 @@ impl<P: Platform> Node<P> {
         })
     }
 
-    /// Waits in the queue until the status is GRANTED or OUT, which it returns, or ABANDONED at `deadline`. It insists from
-    /// `insists_at` on, also because its short waits never leave the CPU to a thread of lower priority.
+    /// Waits in the queue until the status is GRANTED or OUT, which it returns, or ABANDONED at `deadline`. It insists
+    /// from `insists_at` on, also because its short waits never leave the CPU to a thread of lower priority.
     fn wait<T: Times>(&self, insists_at: Ns, deadline: Option<Deadline>) -> u32 {
         let update = Setting::Update.time::<P>(T::UPDATE_DELAY);
         let section = Setting::Section.time::<P>(T::MAX_CS_TIME);

@@ -105,8 +105,8 @@ unsafe impl<P: Platform, const THRESHOLD: u32, const SHUFFLE: u32> RawLock<P> fo
             } else {
                 cx.grant(next);
             }
-            // Only now: the successor has written its link to this node's line, and to fetch the line back first would delay
-            // the grant. The next acquisition needs it anyway.
+            // Only now: the successor has written its link to this node's line, and to fetch the line back first would
+            // delay the grant. The next acquisition needs it anyway.
             cx.countdown.store(left, Ordering::Relaxed);
         }
     }

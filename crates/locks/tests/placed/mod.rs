@@ -151,8 +151,8 @@ impl<const WANDERS: bool> Platform for Placed<WANDERS> {
     }
 }
 
-/// Lets waiters sleep instead of yielding, so that [`Crew::settle`] soon sees them asleep. The process stays so, as if under
-/// a filter on system calls: where the CPU's number takes one, it is unknown from now on.
+/// Lets waiters sleep instead of yielding, so that [`Crew::settle`] soon sees them asleep. The process stays so, as if
+/// under a filter on system calls: where the CPU's number takes one, it is unknown from now on.
 pub fn soon_asleep() {
     Native::allow_yields(false);
 }
