@@ -3,7 +3,9 @@
 use std::io;
 use std::process::ExitCode;
 
-use lockswap_experiment::claims::{claims, csv, json, page, Examination, Outcome};
+use lockswap_experiment::claims::output::{csv, full_page, json, page};
+use lockswap_experiment::claims::{claims, Examination, Outcome};
+use lockswap_experiment::host::today;
 use lockswap_experiment::simulated::{run_each, Row};
 use lockswap_study::export::Format;
 use lockswap_study::runner::Interrupt;
@@ -12,6 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::{bar, give_up, print_data, shown, starting};
 use crate::error::{UserError, USAGE};
 use crate::outputs::{OutputArgs, Outputs, Wanted};
+use crate::picture::footer;
 use crate::terminal;
 
 /// Arguments of `lockswap sim reproduce`.
@@ -75,10 +78,11 @@ pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> anyhow::Result<ExitCode
 }
 
 fn render(format: Format, outcomes: &[Outcome<'_>], seeds: u32) -> io::Result<Vec<u8>> {
+    let whole = || full_page(outcomes, seeds, &footer(&[today()]));
     match format {
         Format::Json => Ok(json(outcomes, seeds)?),
         Format::Csv => csv(outcomes),
-        Format::Markdown => Ok(page(outcomes, seeds).markdown().into_bytes()),
-        Format::Html => Ok(page(outcomes, seeds).html().into_bytes()),
+        Format::Markdown => Ok(whole().markdown().into_bytes()),
+        Format::Html => Ok(whole().html().into_bytes()),
     }
 }

@@ -68,7 +68,8 @@ pub struct Group {
     pub simulated: f64,
 }
 
-fn geometric_mean(values: impl Iterator<Item = f64>) -> f64 {
+/// The geometric mean of positive numbers; 1 of none.
+pub(crate) fn geometric_mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) =
         values.fold((0.0, 0u32), |(sum, count), value| (sum + value.max(f64::MIN_POSITIVE).ln(), count + 1));
     (sum / f64::from(count.max(1))).exp()
