@@ -2,9 +2,11 @@
 //!
 //! - [`changes`] says what was fitted or changed when results were at hand, and so what kind of evidence a claim is.
 //! - [`judge`] has the rule by which a claim agrees, and the error factors of the machines.
+//! - [`golden`] is what the numbers were before.
 //! - [`output`] gives tables, Markdown, HTML, CSV and JSON.
 
 pub mod changes;
+pub mod golden;
 pub mod judge;
 pub mod output;
 
@@ -140,10 +142,11 @@ impl Metric {
 }
 
 /// What the runs of a claim gave.
-#[derive(Serialize)]
 pub struct Outcome<'a> {
     /// The claim.
     pub claim: &'a Claim,
+    /// Its place among the claims that were examined.
+    pub place: usize,
     /// Its number, seed by seed.
     pub simulated: Vec<f64>,
     /// The mean of those.
@@ -241,7 +244,7 @@ impl Examination {
     pub fn outcomes(&self, runs: &Runs<'_>, rows: &[Option<Done>]) -> Vec<Outcome<'_>> {
         let mut rest = &runs.needs[..];
         let mut outcomes = Vec::new();
-        for claim in &self.claims {
+        for (place, claim) in self.claims.iter().enumerate() {
             let (mut simulated, mut failures, mut complete) = (Vec::new(), Vec::new(), 0);
             for _ in 0..self.seeds {
                 let (own, next) = rest.split_at(1 + claim.to.len());
@@ -257,7 +260,7 @@ impl Examination {
             }
             let mean = (!simulated.is_empty()).then(|| simulated.iter().sum::<f64>() / simulated.len() as f64);
             if complete > 0 {
-                outcomes.push(Outcome { claim, simulated, mean, failures });
+                outcomes.push(Outcome { claim, place, simulated, mean, failures });
             }
         }
         outcomes

@@ -382,8 +382,47 @@ fn claims_are_reproduced() {
     let json: serde_json::Value = serde_json::from_slice(&fs::read(place.path("c.json")).unwrap()).unwrap();
     assert_eq!(json["claims"].as_array().map(Vec::len), Some(2));
     assert_eq!(fs::read_to_string(place.path("c.csv")).unwrap().lines().count(), 3);
+    let fitted = json["claims"].as_array().unwrap().iter().find(|claim| claim["claim"]["id"] == "cna-mcs-1").unwrap();
+    assert_eq!((&fitted["basis"], &fitted["because"]), (&"fitted".into(), &"inside (422b097)".into()));
     let args = ["sim", "reproduce", "--only", "shfl-1", "--seeds", "1", "--format", "md"];
-    assert!(text(&place.output(&args).stdout).contains("| shfl-1 | "));
+    let shown = text(&place.output(&args).stdout);
+    assert!(shown.contains("| shfl-1 | ") && shown.contains("| latency.remote "), "claims and changes: {shown}");
+}
+
+#[test]
+fn a_claim_that_leaves_its_golden_value_is_an_error_until_it_is_accepted() {
+    let place = Place::new();
+    let only = ["sim", "reproduce", "--only", "cna-mcs-1,shfl-1", "--seeds", "1"];
+    let run = |more: &[&str]| {
+        let run = place.output(&[&only[..], more].concat());
+        (run.status.code(), text(&run.stdout), text(&run.stderr))
+    };
+    let (status, _, error) = run(&["--write-golden", "my.csv"]);
+    assert_eq!((status, &*error), (Some(0), ""));
+    let written = fs::read_to_string(place.path("my.csv")).unwrap();
+    assert_eq!(written.lines().count(), 3);
+    assert_eq!(run(&["--golden", "my.csv"]).0, Some(0));
+    let line = written.lines().find(|line| line.starts_with("cna-mcs-1,")).unwrap();
+    fs::write(place.path("my.csv"), written.replace(line, "cna-mcs-1,5,4,3.9,4.1")).unwrap();
+    let (status, shown, error) = run(&["--golden", "my.csv"]);
+    assert_eq!(status, Some(1));
+    assert!(shown.contains("2 of 2 claims agree"), "the tables come first: {shown}");
+    assert!(error.contains("cna-mcs-1: the golden value is 4.0000 (3.8600 to 4.1400, 5 seeds), it is "), "{error}");
+    assert!(error.contains("--write-golden ") && !error.contains("shfl-1"), "{error}");
+    // Claims that are not simulated keep what the file says.
+    let args = ["sim", "reproduce", "--only", "shfl-1", "--seeds", "1", "--write-golden", "my.csv"];
+    assert!(place.output(&args).status.success());
+    assert!(fs::read_to_string(place.path("my.csv")).unwrap().contains("\ncna-mcs-1,5,4.0,3.9,4.1\n"));
+    fs::write(place.path("bad.csv"), "claim,seeds\ncna-1,5\n").unwrap();
+    for (arguments, status, expected) in [
+        (["--golden", "none.csv"], 1, "cannot read the golden file none.csv"),
+        (["--golden", "bad.csv"], 2, "bad.csv: "),
+        (["--write-golden", "bad.csv"], 2, "bad.csv: "),
+        (["--write-golden", "no/such/folder.csv"], 1, "cannot write no/such/folder.csv"),
+    ] {
+        let (found, _, error) = run(&arguments);
+        assert!(found == Some(status) && error.contains(expected), "{arguments:?}: {error}");
+    }
 }
 
 /// What `lockswap sim` writes to this file on the machine `host`, and what it says meanwhile.

@@ -16,6 +16,7 @@ static FILE: LazyLock<File> = LazyLock::new(|| toml::from_str(CHANGES).expect("c
 #[serde(deny_unknown_fields)]
 struct File {
     held_out: Vec<String>,
+    free_keys: Vec<String>,
     targets: BTreeMap<String, f64>,
     #[serde(rename = "change")]
     changes: Vec<Change>,
@@ -104,6 +105,11 @@ pub fn reason(claim: &Claim) -> String {
 /// Whether no parameter of the machine was chosen on any claim.
 pub fn is_held_out(machine: &str) -> bool {
     FILE.held_out.iter().any(|held_out| held_out == machine)
+}
+
+/// Whether a key of a workload, as in `kv.inside`, is chosen by us and not by a paper.
+pub fn is_free_key(name: &str) -> bool {
+    FILE.free_keys.iter().any(|key| key == name)
 }
 
 /// The largest error factor that is aimed at on a machine.

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     fn outcome(claim: &Claim, mean: f64) -> Outcome<'_> {
-        Outcome { claim, simulated: vec![mean], mean: Some(mean), failures: Vec::new() }
+        Outcome { claim, place: 0, simulated: vec![mean], mean: Some(mean), failures: Vec::new() }
     }
 
     #[test]
