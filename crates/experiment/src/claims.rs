@@ -3,12 +3,15 @@
 //! - [`changes`] says what was fitted or changed when results were at hand, and so what kind of evidence a claim is.
 //! - [`judge`] has the rule by which a claim agrees, and the error factors of the machines.
 //! - [`golden`] is what the numbers were before.
+//! - [`sensitivity`] moves the parameters of the machines, which [`knobs`] finds, and sees how far claims move.
 //! - [`output`] gives tables, Markdown, HTML, CSV and JSON.
 
 pub mod changes;
 pub mod golden;
 pub mod judge;
+pub mod knobs;
 pub mod output;
+pub mod sensitivity;
 
 use std::collections::HashMap;
 

@@ -425,6 +425,38 @@ fn a_claim_that_leaves_its_golden_value_is_an_error_until_it_is_accepted() {
     }
 }
 
+#[test]
+fn parameters_are_moved_and_claims_with_them() {
+    let place = Place::new();
+    let args = ["sim", "sensitivity", "--only", "cna-mcs-1", "--parameter", "core.hit,latency.remote"];
+    let files = ["--duration", "1ms", "--export", "s.json", "--export", "s.csv", "--export", "s.md"];
+    let run = place.output(&[&args[..], &files].concat());
+    let shown = text(&run.stdout);
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    assert!(shown.contains("core.hit -"), "more costly accesses, less throughput: {shown}");
+    let json: serde_json::Value = serde_json::from_slice(&fs::read(place.path("s.json")).unwrap()).unwrap();
+    let effects = json["claims"][0]["effects"].as_array().unwrap();
+    assert_eq!(
+        effects.iter().map(|effect| effect["parameter"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["core.hit", "latency.remote"]
+    );
+    assert_eq!(fs::read_to_string(place.path("s.csv")).unwrap().lines().count(), 3);
+    assert!(fs::read_to_string(place.path("s.md")).unwrap().contains(": lockswap sim sensitivity --only cna-mcs-1"));
+    for (arguments, expected) in [
+        (&["--only", "nonsense"][..], "there is no claim whose name begins with 'nonsense'"),
+        (&["--machine", "cray-1"], "there is no machine 'cray-1'"),
+        (&["--machine", "hikey970"], "none of these claims is about hikey970"),
+        (&["--parameter", "core.hot"], "did you mean 'core.hit'?"),
+        (&["--by", "0"], "0 is not in 1 to 100"),
+        (&["--by", "much"], "write a number, as in 20"),
+        (&["--bases", "0"], "0 is not in 1..=100"),
+        (&["--export", "a.svg"], "end it in .json, .csv, .md or .html"),
+    ] {
+        let run = place.output(&[&["sim", "sensitivity"], arguments].concat());
+        assert!(run.status.code() == Some(2) && text(&run.stderr).contains(expected), "{}", text(&run.stderr));
+    }
+}
+
 /// What `lockswap sim` writes to this file on the machine `host`, and what it says meanwhile.
 fn on_host(place: &Place, file: &str) -> (Vec<u8>, String) {
     let arguments = ["sim", "--machine", "host", "--threads", "1,2", "--duration", "200us", "--export", file];

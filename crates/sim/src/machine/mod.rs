@@ -120,6 +120,11 @@ impl Machine {
         BUILT_IN.iter().map(|(id, _)| *id)
     }
 
+    /// The file of the machine called `id`.
+    pub fn file(id: &str) -> Option<&'static str> {
+        BUILT_IN.iter().find(|(known, _)| *known == id).map(|(_, text)| *text)
+    }
+
     /// The machine called `id`, with some keys set to other values: `("latency.remote", "130")`.
     pub fn built_in(id: &str, changes: &[(String, String)]) -> Result<Self, Invalid> {
         let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == id) else {
