@@ -78,7 +78,7 @@ pub struct Effect {
     pub size: f64,
     /// The standard deviation of the effects as logarithms: of a parameter that acts differently at different points.
     pub deviation: f64,
-    /// Whether the claim agrees at one of the points only, the base point or the moved one, and moved by more than chance.
+    /// Whether the claim agrees at one of the points only, a base point or one moved from it, and the size is beyond chance.
     pub decides: bool,
     /// How many effects there are.
     pub moves: usize,
@@ -95,7 +95,8 @@ pub struct Moved {
     pub mean: Option<f64>,
     /// Whether that agrees with the paper.
     pub agrees: bool,
-    /// How far apart the seeds of the described machine are: the most over the least, less 1.
+    /// How far apart the seeds of the described machine are, the most over the least; over the root of the number of seeds at
+    /// each point, since their mean is nearer; less 1.
     pub chance: f64,
     /// The effects, the largest first.
     pub effects: Vec<Effect>,
@@ -280,7 +281,8 @@ impl Plan {
         outcomes.iter().for_each(|outcome| at[outcome.place] = Some(outcome));
         let found = described.iter().map(|outcome| {
             let end = |pick: fn(f64, f64) -> f64| outcome.simulated.iter().copied().reduce(pick).unwrap_or(1.0);
-            let chance = end(f64::max) / end(f64::min).max(f64::MIN_POSITIVE) - 1.0;
+            let apart = (end(f64::max) / end(f64::min).max(f64::MIN_POSITIVE)).ln();
+            let chance = (apart / f64::from(self.wanted.seeds).sqrt()).exp_m1();
             Moved {
                 claim: outcome.claim.id.clone(),
                 machine: outcome.claim.machine.clone(),
@@ -307,11 +309,12 @@ impl Plan {
                     continue;
                 };
                 let ratio = if upwards { to / from } else { from / to };
-                decides |= base.agrees() != moved.agrees() && ratio.ln().abs() > chance.ln_1p();
+                decides |= base.agrees() != moved.agrees();
                 logarithms.push(ratio.ln());
             }
             effects.extend(Effect::of(knob, &logarithms, decides));
         }
+        effects.iter_mut().for_each(|effect| effect.decides &= effect.size > chance);
         effects.sort_by(|one, other| other.size.total_cmp(&one.size));
         effects
     }
