@@ -72,6 +72,67 @@ fn a_line_takes_as_long_as_the_machine_file_says() {
     }
 }
 
+/// A word in a line of its own.
+#[repr(align(128))]
+struct Alone(<Sim as Platform>::U32);
+
+impl Alone {
+    const fn new() -> Self {
+        Alone(<Sim as Platform>::U32::holding(0))
+    }
+}
+
+/// Waits until so many ns of virtual time have passed since the beginning.
+fn at(time: u64) {
+    Sim::keep_busy(time - now());
+}
+
+/// A machine with 18 cores that are 50 ns from each other, without chance.
+fn one_socket(changes: &[(&str, &str)]) -> Machine {
+    let fixed = [
+        ("topology.placement", "ascending"),
+        ("latency.cluster.core", "50"),
+        ("fabric.jitter", "0"),
+        ("fabric.near", "0"),
+    ];
+    machine("xeon-e5-2699v3", &[&fixed, changes].concat())
+}
+
+#[test]
+fn only_a_read_modify_write_keeps_a_line_from_others() {
+    let machine = one_socket(&[("fabric.hold", "1000")]);
+    let read_after = |write: fn(&Alone)| {
+        let word = Alone::new();
+        let took = on_threads(&machine, 3, |number| {
+            let start = 100_000 + 1_000 * number as u64;
+            match number {
+                0 => word.0.store(1, Relaxed),
+                1 => {
+                    at(start);
+                    write(&word);
+                }
+                _ => {
+                    // The line is on its way to the second thread.
+                    at(101_020);
+                    let asked = now();
+                    word.0.load(Relaxed);
+                    return now() - asked;
+                }
+            }
+            0
+        });
+        took.unwrap()[2]
+    };
+    let (stored, exchanged) = (
+        read_after(|word| word.0.store(2, Relaxed)),
+        read_after(|word| {
+            word.0.swap(2, Relaxed);
+        }),
+    );
+    assert!((70..110).contains(&stored), "it comes as soon as the other core has it: {stored} ns");
+    assert!((1_070..1_110).contains(&exchanged), "{exchanged} ns");
+}
+
 #[test]
 fn stores_of_a_thread_are_seen_in_order_and_at_once_by_itself() {
     #[repr(align(64))]
@@ -138,10 +199,6 @@ fn a_deadlock_is_reported_with_what_each_thread_waits_for() {
     // The host's thread can go on.
     assert!(count(&machine, &Direct::<Sim, Ticket<Sim>>::new(), 3).unwrap() > 0);
 }
-
-/// A word in a line of its own.
-#[repr(align(128))]
-struct Alone(<Sim as Platform>::U32);
 
 /// A lock that sleeps until it is free, and wakes nobody.
 struct NeverWakes(Alone);

@@ -140,7 +140,7 @@ pub fn update(place: Place, f: impl FnOnce(u64) -> Option<u64>) -> u64 {
     let done = if engine.lines[index].owner == core {
         engine.now.max(engine.lines[index].arrives)
     } else {
-        engine.serve_write(index, core)
+        engine.serve_write(index, core, engine.machine.costs.hold)
     };
     let old = engine.value(index, place);
     let new = f(old).filter(|new| *new != old);
@@ -175,7 +175,7 @@ pub fn touch(start: usize, bytes: usize, write: bool) {
             let stream = engine.me().streams(index);
             if write && engine.lines[index].owner != NOBODY && engine.is_free(index) {
                 // A line that another core has modified comes with the right to write.
-                let arrives = engine.serve_write(index, core);
+                let arrives = engine.serve_write(index, core, 0);
                 engine.notify(index, arrives);
                 engine.now = arrives;
             } else {

@@ -162,9 +162,9 @@ impl Engine {
             self.nearest_copy(index, cluster)
         };
         let latency = self.this_time(latency) + self.fabric(home, node, supplier);
-        let (hold, serve) = (self.machine.costs.hold, self.machine.costs.serve);
+        let serve = self.machine.costs.serve;
         let line = &mut self.lines[index];
-        line.busy_until = self.now + if owner != NOBODY { latency + hold } else { serve };
+        line.busy_until = self.now + if owner != NOBODY { latency } else { serve };
         line.arrives = self.now + latency;
         if in_memory {
             line.owner = core;
@@ -177,8 +177,9 @@ impl Engine {
         self.now + latency
     }
 
-    /// Serves a write request of `core`, now: no other core keeps a copy. Returns when the line arrives.
-    pub(super) fn serve_write(&mut self, index: usize, core: u32) -> Ps {
+    /// Serves a request of `core` for the right to write, now: no other core keeps a copy. Once the line is there, the core
+    /// keeps it from others for `hold`. Returns when it arrives.
+    pub(super) fn serve_write(&mut self, index: usize, core: u32, hold: Ps) -> Ps {
         self.misses += 1;
         let cluster = self.machine.cluster_of_core[core as usize];
         let node = self.machine.node_of_cluster[cluster as usize];
@@ -207,7 +208,6 @@ impl Engine {
             (farthest.0 + costs.invalidate * Ps::from(others.saturating_sub(1)), farthest.1)
         };
         let latency = self.this_time(latency) + self.fabric(home, node, supplier);
-        let hold = self.machine.costs.hold;
         let line = &mut self.lines[index];
         line.busy_until = self.now + latency + hold;
         line.arrives = self.now + latency;

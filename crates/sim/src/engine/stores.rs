@@ -70,7 +70,7 @@ impl Engine {
         } else {
             let now = self.now;
             self.now = now.max(self.lines[index].busy_until);
-            let done = self.serve_write(index, core);
+            let done = self.serve_write(index, core, 0);
             self.now = now;
             done
         };
