@@ -134,6 +134,28 @@ fn only_a_read_modify_write_keeps_a_line_from_others() {
 }
 
 #[test]
+fn a_line_goes_to_those_who_asked_for_it_before_its_owner_asks_again() {
+    let machine = one_socket(&[]);
+    // The first thread releases a lock and takes it again, while the second one asks for it.
+    let winner = |asks: u64| {
+        let word = Alone::new();
+        let seen = on_threads(&machine, 2, |number| {
+            at(100_000 + 1_000 * number as u64);
+            word.0.load(Relaxed);
+            at(102_000 + asks * number as u64);
+            if number == 0 {
+                word.0.store(1, Relaxed);
+            }
+            word.0.swap(2 + number as u32, Relaxed)
+        });
+        seen.unwrap()
+    };
+    // The line needs 50 ns until the first thread may write.
+    assert_eq!(winner(20), [3, 1], "the second thread's request has waited for the line");
+    assert_eq!(winner(60), [1, 2], "nobody had asked for the line when it was there");
+}
+
+#[test]
 fn stores_of_a_thread_are_seen_in_order_and_at_once_by_itself() {
     #[repr(align(64))]
     struct Word(<Sim as Platform>::U32);

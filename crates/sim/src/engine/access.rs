@@ -90,7 +90,7 @@ pub fn store(place: Place, value: u64) {
     engine.operations += 1;
     let index = engine.line_of(place.address);
     let (core, me) = (engine.core(), engine.current);
-    let owned = engine.lines[index].owner == core;
+    let owned = engine.may_use(index, core);
     let mut full = false;
     if engine.me().stores.is_empty() && (owned || engine.is_free_for(index, core)) {
         engine.set_value(index, place, value);
@@ -131,8 +131,14 @@ pub fn update(place: Place, f: impl FnOnce(u64) -> Option<u64>) -> u64 {
     wait_for_stores();
     let engine = engine();
     let index = engine.line_of(place.address);
+    if engine.lines[index].owner == engine.core() && engine.lines[index].arrives > engine.now {
+        // What others ask for meanwhile decides whether it may keep the line.
+        engine.now = engine.lines[index].arrives;
+        settle();
+    }
+    let engine = self::engine();
     let core = engine.core();
-    let served = engine.lines[index].owner != core;
+    let served = !engine.may_use(index, core);
     if served {
         wait_to_write(index);
     }

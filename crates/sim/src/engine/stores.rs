@@ -87,7 +87,7 @@ impl Engine {
     pub(super) fn drain(&mut self, thread: u32) {
         while let Some((index, _)) = self.threads[thread as usize].stores.front().copied() {
             let core = self.threads[thread as usize].core;
-            if self.lines[index as usize].owner != core && !self.is_free_for(index as usize, core) {
+            if !self.may_use(index as usize, core) && !self.is_free_for(index as usize, core) {
                 self.enqueue(index as usize, thread, Sort::Store);
                 return;
             }
