@@ -156,6 +156,37 @@ fn a_line_goes_to_those_who_asked_for_it_before_its_owner_asks_again() {
 }
 
 #[test]
+fn hardware_threads_of_a_core_pay_for_what_they_share() {
+    // CPU 36 is the second hardware thread of CPU 0's core.
+    let machine = one_socket(&[("latency.sibling", "500"), ("core.sibling_busy", "1"), ("core.sibling_spinning", "1")]);
+    let took = |write: fn(&Alone), asks: u64, access: fn(&Alone)| {
+        let word = Alone::new();
+        let times = on_threads(&machine, 37, |number| {
+            at(200_000 + if number == 36 { asks } else { 0 });
+            let asked = now();
+            match number {
+                0 => write(&word),
+                36 => access(&word),
+                _ => {}
+            }
+            now() - asked
+        });
+        times.unwrap()[36]
+    };
+    let (store, swap) = (|word: &Alone| word.0.store(1, Relaxed), |word: &Alone| drop(word.0.swap(2, Relaxed)));
+    let load = |word: &Alone| drop(word.0.load(Relaxed));
+    for (write, access) in [(store as fn(&Alone), load as fn(&Alone)), (store, swap), (swap, load), (swap, swap)] {
+        // The line comes from memory first, in 90 ns.
+        let soon = took(write, 100, access);
+        assert!((400..600).contains(&soon), "{soon} ns");
+        let late = took(write, 2_000, access);
+        assert!(late < 20 + 40, "the core has it: {late} ns");
+    }
+    let spinning = took(store, 100, |word| Sim::spin_map(|| (word.0.load(Relaxed) == 1).then_some(())));
+    assert!((400..600).contains(&spinning), "{spinning} ns");
+}
+
+#[test]
 fn stores_of_a_thread_are_seen_in_order_and_at_once_by_itself() {
     #[repr(align(64))]
     struct Word(<Sim as Platform>::U32);

@@ -77,6 +77,7 @@ pub fn load(place: Place) -> u64 {
     if engine.lines[index].owner == core {
         engine.now = engine.now.max(engine.lines[index].arrives);
     }
+    engine.now = engine.usable(index, engine.threads[me as usize].cpu, engine.now);
     let value = engine.value(index, place);
     engine.note(index);
     engine.now += engine.access(engine.machine.costs.hit);
@@ -98,6 +99,7 @@ pub fn store(place: Place, value: u64) {
             let line = &mut engine.lines[index];
             line.version = line.version.wrapping_add(1);
             let at = line.arrives.max(engine.now);
+            engine.note_write(index, engine.threads[me as usize].cpu, at);
             engine.notify(index, at);
         } else {
             engine.complete_store(index, me);
@@ -144,7 +146,7 @@ pub fn update(place: Place, f: impl FnOnce(u64) -> Option<u64>) -> u64 {
     }
     let engine = self::engine();
     let done = if engine.lines[index].owner == core {
-        engine.now.max(engine.lines[index].arrives)
+        engine.usable(index, engine.threads[engine.current as usize].cpu, engine.now.max(engine.lines[index].arrives))
     } else {
         engine.serve_write(index, core, engine.machine.costs.hold)
     };
@@ -154,6 +156,7 @@ pub fn update(place: Place, f: impl FnOnce(u64) -> Option<u64>) -> u64 {
         engine.set_value(index, place, new);
         let line = &mut engine.lines[index];
         line.version = line.version.wrapping_add(1);
+        engine.note_write(index, engine.threads[engine.current as usize].cpu, done);
     }
     if served || new.is_some() {
         engine.notify(index, done);
@@ -190,6 +193,7 @@ pub fn touch(start: usize, bytes: usize, write: bool) {
             self::engine().shorten(before, stream);
         }
         let engine = self::engine();
+        engine.now = engine.usable(index, engine.threads[engine.current as usize].cpu, engine.now);
         if write && engine.lines[index].owner != core && engine.is_free_for(index, core) {
             // The store waits in the buffer for its line.
             let me = engine.current;

@@ -50,6 +50,10 @@ pub struct Line {
     pub arrives: Ps,
     /// The core that has been served last.
     pub served: u32,
+    /// The CPU that has written last.
+    writer: u32,
+    /// When the other hardware threads of its core can see that.
+    for_siblings: Ps,
     /// Changes when copies are invalidated or the content may have changed.
     pub version: u32,
     pub queue: Vec<Request>,
@@ -71,6 +75,8 @@ impl Line {
             busy_until: 0,
             arrives: 0,
             served: NOBODY,
+            writer: NOBODY,
+            for_siblings: 0,
             version: 0,
             queue: Vec::new(),
             announced: Ps::MAX,
@@ -219,6 +225,28 @@ impl Engine {
         line.clusters = 1 << cluster;
         line.version = line.version.wrapping_add(1);
         self.now + latency
+    }
+
+    /// Notes that `cpu` has written to a line that it has for itself at `at`.
+    pub(super) fn note_write(&mut self, index: usize, cpu: u32, at: Ps) {
+        let line = &mut self.lines[index];
+        line.writer = cpu;
+        line.for_siblings = at + self.machine.costs.sibling;
+    }
+
+    /// When `cpu`, whose core has a line, can use it from `now` on: what another hardware thread of the core has just
+    /// written needs its time.
+    pub(super) fn usable(&self, index: usize, cpu: u32, now: Ps) -> Ps {
+        let line = &self.lines[index];
+        if line.for_siblings <= now || line.writer == cpu {
+            return now;
+        }
+        let core = |cpu: u32| self.machine.cpus[cpu as usize].core;
+        if core(line.writer) == core(cpu) {
+            line.for_siblings
+        } else {
+            now
+        }
     }
 
     /// Tells those who watch a line that it has changed hands or content; the new state is there at `at`.
@@ -373,7 +401,11 @@ impl Engine {
             return;
         }
         let has_copy = self.lines[index].copies.contains(request.core);
-        let done = if has_copy { self.now } else { self.serve_read(index, request.core) };
+        let done = if has_copy {
+            self.usable(index, self.threads[request.thread as usize].cpu, self.now)
+        } else {
+            self.serve_read(index, request.core)
+        };
         if request.sort == Sort::Reread {
             let done = done.max(self.threads[request.thread as usize].not_before);
             self.wake_watcher(request.thread, done);

@@ -78,6 +78,8 @@ impl Engine {
         let thread = &mut self.threads[thread as usize];
         let done = done.max(thread.last_commit);
         thread.last_commit = done;
+        let cpu = thread.cpu;
+        self.note_write(index, cpu, done);
         let line = &mut self.lines[index];
         line.busy_until = line.busy_until.max(done);
         self.notify(index, done);
