@@ -187,6 +187,15 @@ fn hardware_threads_of_a_core_pay_for_what_they_share() {
 }
 
 #[test]
+fn a_route_may_pass_a_core_several_times() {
+    // First the even CPUs and then the odd ones: CPUs 0 and 32 are one core.
+    let route: Vec<u32> = (0..64).step_by(2).chain((1..64).step_by(2)).collect();
+    let machine = machine("amd-2990wx", &[("topology.route", &format!("{route:?}"))]);
+    let ranks = on_threads(&machine, 64, |_| Sim::rank()).unwrap();
+    assert!((0..64).all(|rank| ranks[route[rank] as usize] == rank as u32), "{ranks:?}");
+}
+
+#[test]
 fn stores_of_a_thread_are_seen_in_order_and_at_once_by_itself() {
     #[repr(align(64))]
     struct Word(<Sim as Platform>::U32);

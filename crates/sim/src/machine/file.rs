@@ -76,8 +76,8 @@ pub struct Topology {
     pub numbering: Numbering,
     #[serde(default)]
     pub placement: Placement,
-    /// Core numbers in the order of the route through them; if left out, ascending within nodes, and those on a shortest
-    /// round trip.
+    /// CPU numbers in the order of the route through them; if left out, core by core, ascending within nodes, and those on
+    /// a shortest round trip.
     #[serde(default)]
     pub route: Vec<u32>,
 }
