@@ -173,8 +173,8 @@ fn hardware_threads_of_a_core_pay_for_what_they_share() {
         });
         times.unwrap()[36]
     };
-    let (store, swap) = (|word: &Alone| word.0.store(1, Relaxed), |word: &Alone| drop(word.0.swap(2, Relaxed)));
-    let load = |word: &Alone| drop(word.0.load(Relaxed));
+    let (store, swap) = (|word: &Alone| word.0.store(1, Relaxed), |word: &Alone| _ = word.0.swap(2, Relaxed));
+    let load = |word: &Alone| _ = word.0.load(Relaxed);
     for (write, access) in [(store as fn(&Alone), load as fn(&Alone)), (store, swap), (swap, load), (swap, swap)] {
         // The line comes from memory first, in 90 ns.
         let soon = took(write, 100, access);
