@@ -47,7 +47,12 @@ fn now() -> u64 {
 fn a_line_takes_as_long_as_the_machine_file_says() {
     let machine = machine(
         "xeon-e5-2699v3",
-        &[("topology.placement", "ascending"), ("latency.cluster.core", "50"), ("fabric.jitter", "0")],
+        &[
+            ("topology.placement", "ascending"),
+            ("latency.cluster.core", "50"),
+            ("fabric.jitter", "0"),
+            ("core.clock", "0.1"),
+        ],
     );
     #[repr(align(64))]
     struct Word(<Sim as Platform>::U32);
@@ -94,6 +99,7 @@ fn one_socket(changes: &[(&str, &str)]) -> Machine {
         ("latency.cluster.core", "50"),
         ("fabric.jitter", "0"),
         ("fabric.near", "0"),
+        ("core.clock", "0.1"),
     ];
     machine("xeon-e5-2699v3", &[&fixed, changes].concat())
 }
@@ -193,6 +199,16 @@ fn a_route_may_pass_a_core_several_times() {
     let machine = machine("amd-2990wx", &[("topology.route", &format!("{route:?}"))]);
     let ranks = on_threads(&machine, 64, |_| Sim::rank()).unwrap();
     assert!((0..64).all(|rank| ranks[route[rank] as usize] == rank as u32), "{ranks:?}");
+}
+
+#[test]
+fn a_look_at_the_clock_takes_time() {
+    let machine = machine("apple-m1", &[("core.clock", "100"), ("kind.little.speed", "0.5")]);
+    let between = on_threads(&machine, 8, |_| {
+        let first = now();
+        now() - first
+    });
+    assert_eq!(between.unwrap(), [100, 100, 100, 100, 200, 200, 200, 200]);
 }
 
 #[test]

@@ -261,6 +261,7 @@ fn costs(file: &File) -> Result<Costs, Problem> {
         ("core.hit", core.hit),
         ("core.rmw", core.rmw),
         ("core.pause", core.pause),
+        ("core.clock", core.clock),
         ("core.cycle", core.cycle),
         ("fabric.serve", fabric.serve),
     ] {
@@ -279,6 +280,7 @@ fn costs(file: &File) -> Result<Costs, Problem> {
         hit: ps("core.hit", core.hit)?,
         rmw: ps("core.rmw", core.rmw)?,
         pause: ps("core.pause", core.pause)?,
+        clock: ps("core.clock", core.clock)?,
         cycle: ps("core.cycle", core.cycle)?,
         store_buffer: core.store_buffer.max(1) as usize,
         sibling_busy: (core.sibling_busy * 1024.0) as u64,
