@@ -212,6 +212,18 @@ fn a_look_at_the_clock_takes_time() {
 }
 
 #[test]
+fn a_non_critical_section_is_drawn_at_each_look_at_the_clock() {
+    let round = |clock: &str| {
+        let machine = machine("amd-2990wx", &[("core.clock", clock)]);
+        let workload = Workload::named("ncs").unwrap().with(1, 20_000_000);
+        Job { machine: &machine, workload, lock: "ticket", seed: 1 }.run().unwrap().report.round_ns
+    };
+    // Of 10 us; a section that is drawn once takes 10 us on average.
+    let (seldom, often) = (round("100"), round("10"));
+    assert!((8_600.0..9_600.0).contains(&often) && often + 200.0 < seldom && seldom < 10_100.0, "{often} {seldom}");
+}
+
+#[test]
 fn stores_of_a_thread_are_seen_in_order_and_at_once_by_itself() {
     #[repr(align(64))]
     struct Word(<Sim as Platform>::U32);
