@@ -197,7 +197,7 @@ pub struct Core {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fabric {
-    /// A core keeps a line at least this long once it has it.
+    /// A core keeps a line so long that it has waited for with a read-modify-write.
     pub hold: f64,
     /// A clean line serves the next reader after this time.
     pub serve: f64,
