@@ -206,7 +206,9 @@ fn a_look_at_the_clock_takes_time() {
     let machine = machine("apple-m1", &[("core.clock", "100"), ("kind.little.speed", "0.5")]);
     let between = on_threads(&machine, 8, |_| {
         let first = now();
-        now() - first
+        let second = now();
+        assert_eq!(Sim::measured_now(), second, "a note takes no time");
+        second - first
     });
     assert_eq!(between.unwrap(), [100, 100, 100, 100, 200, 200, 200, 200]);
 }

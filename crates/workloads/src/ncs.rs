@@ -11,9 +11,9 @@ use crate::lines::{check, lines, touch, Line};
 use crate::random::Random;
 use crate::record::Detail;
 use crate::report::Report;
-use crate::section::{self, now, Round};
+use crate::section::{self, Round};
 use crate::Mutex;
-use lockswap_platform::{Ns, Platform};
+use lockswap_platform::{Clock, Ns, Platform};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -66,11 +66,12 @@ impl<P: Platform> Round for Sharing<'_, P> {
     #[inline]
     fn outside(&mut self) {
         if self.ncs > 0 {
-            let begin = now::<P>();
+            let now = || P::now(Clock::Monotonic);
+            let begin = now();
             let part = |thousandths: u32| self.ncs * u64::from(thousandths) / 1000;
             // No look before that ends it.
             P::keep_busy(part(850));
-            while now::<P>() - begin < part(850 + self.random.below(301)) {}
+            while now() - begin < part(850 + self.random.below(301)) {}
         }
     }
 }

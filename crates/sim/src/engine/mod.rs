@@ -383,8 +383,11 @@ pub fn wait_for_change(until: Option<Ps>) {
     watch_until(until);
 }
 
-/// The virtual time, ps, without looking at a clock.
+/// The virtual time, ps, without looking at a clock; 0 outside a simulation.
 pub fn time() -> Ps {
+    if !is_running() {
+        return 0;
+    }
     engine().now
 }
 
