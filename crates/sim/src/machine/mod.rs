@@ -89,6 +89,7 @@ pub(crate) struct Costs {
     pub(crate) hit: Ps,
     pub(crate) rmw: Ps,
     pub(crate) pause: Ps,
+    pub(crate) clock: Ps,
     pub(crate) cycle: Ps,
     pub(crate) store_buffer: usize,
     pub(crate) sibling_busy: u64,
