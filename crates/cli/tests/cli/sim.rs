@@ -383,7 +383,8 @@ fn claims_are_reproduced() {
     assert_eq!(json["claims"].as_array().map(Vec::len), Some(2));
     assert_eq!(fs::read_to_string(place.path("c.csv")).unwrap().lines().count(), 3);
     let fitted = json["claims"].as_array().unwrap().iter().find(|claim| claim["claim"]["id"] == "cna-mcs-1").unwrap();
-    assert_eq!((&fitted["basis"], &fitted["because"]), (&"fitted".into(), &"inside (422b097)".into()));
+    let because = fitted["because"].as_str().unwrap();
+    assert!(fitted["basis"] == "fitted" && because.starts_with("inside (422b097); "), "{fitted}");
     let args = ["sim", "reproduce", "--only", "shfl-1", "--seeds", "1", "--format", "md"];
     let shown = text(&place.output(&args).stdout);
     assert!(shown.contains("| shfl-1 | ") && shown.contains("| latency.remote "), "claims and changes: {shown}");
