@@ -105,60 +105,146 @@ fn one_socket(changes: &[(&str, &str)]) -> Machine {
 }
 
 #[test]
-fn only_a_read_modify_write_keeps_a_line_from_others() {
-    let machine = one_socket(&[("fabric.hold", "1000")]);
-    let read_after = |write: fn(&Alone)| {
-        let word = Alone::new();
-        let took = on_threads(&machine, 3, |number| {
-            let start = 100_000 + 1_000 * number as u64;
-            match number {
-                0 => word.0.store(1, Relaxed),
-                1 => {
-                    at(start);
-                    write(&word);
-                }
-                _ => {
-                    // The line is on its way to the second thread.
-                    at(101_020);
-                    let asked = now();
-                    word.0.load(Relaxed);
-                    return now() - asked;
-                }
+fn a_core_keeps_a_line_until_the_next_request_has_come_to_it() {
+    let machine = one_socket(&[("core.rmw", "2")]);
+    // The second thread takes the line, and adds as often as it can; the third one asks meanwhile.
+    let word = Alone::new();
+    let seen = on_threads(&machine, 3, |number| {
+        match number {
+            0 => at(100_000),
+            1 => at(101_000),
+            _ => at(101_020),
+        }
+        match number {
+            0 => _ = word.0.swap(0, Relaxed),
+            1 => (0..100).for_each(|_| _ = word.0.fetch_add(1, Relaxed)),
+            _ => {
+                let asked = now();
+                let seen = word.0.swap(0, Relaxed);
+                return (u64::from(seen), now() - asked);
             }
-            0
-        });
-        took.unwrap()[2]
-    };
-    let (stored, exchanged) = (
-        read_after(|word| word.0.store(2, Relaxed)),
-        read_after(|word| {
-            word.0.swap(2, Relaxed);
-        }),
-    );
-    assert!((70..110).contains(&stored), "it comes as soon as the other core has it: {stored} ns");
-    assert!((1_070..1_110).contains(&exchanged), "{exchanged} ns");
+        }
+        (0, 0)
+    });
+    let (additions, took) = seen.unwrap()[2];
+    // Half of 50 ns, in additions of 2 ns, after the first, which came with the line.
+    assert!((11..=13).contains(&additions), "{additions} additions");
+    // 30 ns until the second thread has the line, and 50 from there.
+    assert!((80..90).contains(&took), "{took} ns");
 }
 
 #[test]
-fn a_line_goes_to_those_who_asked_for_it_before_its_owner_asks_again() {
+fn independent_misses_overlap_and_dependent_ones_do_not() {
+    #[repr(align(128))]
+    struct Pointer(<Sim as Platform>::Usize);
+    #[repr(align(128))]
+    struct Index(<Sim as Platform>::U32);
+    let machine = one_socket(&[("core.stream", "0.1")]);
+    let words: Vec<Pointer> = (0..8).map(|_| Pointer(<Sim as Platform>::Usize::holding(0))).collect();
+    let indices: Vec<Index> = (0..8).map(|_| Index(<Sim as Platform>::U32::holding(0))).collect();
+    let address = |word: &Pointer| std::ptr::from_ref(word).expose_provenance();
+    let took = |follow: bool, by_index: bool| {
+        let times = on_threads(&machine, 2, |number| {
+            if number == 0 {
+                for (number, word) in words.iter().enumerate() {
+                    word.0.store(if follow { address(&words[(number + 1) % 8]) } else { 1 }, Relaxed);
+                }
+                indices.iter().for_each(|index| index.0.store(1, Relaxed));
+                return 0;
+            }
+            at(100_000);
+            let start = now();
+            for number in 0..8 {
+                if by_index {
+                    indices[number].0.load(Relaxed);
+                } else {
+                    words[number].0.load(Relaxed);
+                }
+            }
+            now() - start
+        });
+        times.unwrap()[1]
+    };
+    let (one_after_the_other, at_once) = (8 * 50..8 * 50 + 20, 50 + 7 * 5..50 + 7 * 5 + 20);
+    assert!(one_after_the_other.contains(&took(true, false)), "pointers: {}", took(true, false));
+    assert!(one_after_the_other.contains(&took(false, true)), "indices: {}", took(false, true));
+    assert!(at_once.contains(&took(false, false)), "{}", took(false, false));
+}
+
+#[test]
+fn some_cores_send_for_lines_to_write_ahead_of_time() {
+    let took = |ahead: &str| {
+        let machine = one_socket(&[("core.writes_ahead", ahead), ("core.rmw", "2"), ("core.stream", "0.1")]);
+        let words: Vec<Alone> = (0..8).map(|_| Alone::new()).collect();
+        let times = on_threads(&machine, 2, |number| {
+            if number == 0 {
+                words.iter().for_each(|word| word.0.store(1, Relaxed));
+                return 0;
+            }
+            at(100_000);
+            let start = now();
+            words.iter().for_each(|word| _ = word.0.swap(2, Relaxed));
+            now() - start
+        });
+        times.unwrap()[1]
+    };
+    let (in_turn, at_once) = (took("false"), took("true"));
+    assert!((8 * 52..8 * 52 + 20).contains(&in_turn), "{in_turn} ns");
+    assert!((50 + 7 * 7..50 + 7 * 7 + 20).contains(&at_once), "{at_once} ns");
+}
+
+#[test]
+fn a_line_read_from_its_writer_may_come_with_the_right_to_write() {
+    // Thread 0 is in one socket, thread 1 in the same one, and thread 18 in the other one.
+    let took = |migratory: &str, reader: usize| {
+        let value = format!("\"{migratory}\"");
+        let machine = one_socket(&[("fabric.migratory", &value), ("core.rmw", "2")]);
+        let word = Alone::new();
+        let times = on_threads(&machine, 19, |number| {
+            if number == 0 {
+                word.0.store(1, Relaxed);
+            } else if number == reader {
+                at(100_000);
+                word.0.load(Relaxed);
+                at(101_000);
+                let start = now();
+                word.0.swap(2, Relaxed);
+                return now() - start;
+            }
+            0
+        });
+        times.unwrap()[reader]
+    };
+    for (migratory, near, far) in [("never", false, false), ("between-nodes", false, true), ("always", true, true)] {
+        for (reader, comes_along) in [(1, near), (18, far)] {
+            let took = took(migratory, reader);
+            assert_eq!(took < 20, comes_along, "{migratory}: {took} ns");
+        }
+    }
+}
+
+#[test]
+fn a_line_goes_to_those_who_have_asked_for_it_unless_its_owner_is_quick() {
     let machine = one_socket(&[]);
     // The first thread releases a lock and takes it again, while the second one asks for it.
-    let winner = |asks: u64| {
+    let winner = |again: u64| {
         let word = Alone::new();
         let seen = on_threads(&machine, 2, |number| {
             at(100_000 + 1_000 * number as u64);
             word.0.load(Relaxed);
-            at(102_000 + asks * number as u64);
+            at(102_000 + 20 * number as u64);
             if number == 0 {
                 word.0.store(1, Relaxed);
+                at(102_000 + again);
             }
             word.0.swap(2 + number as u32, Relaxed)
         });
         seen.unwrap()
     };
-    // The line needs 50 ns until the first thread may write.
-    assert_eq!(winner(20), [3, 1], "the second thread's request has waited for the line");
-    assert_eq!(winner(60), [1, 2], "nobody had asked for the line when it was there");
+    // The first thread may write after 50 ns; after 25 more the second one's request has come to it.
+    assert_eq!(winner(60), [1, 2], "the first thread is quick");
+    assert_eq!(winner(70), [3, 1], "it loses the line before the exchange is done");
+    assert_eq!(winner(100), [3, 1]);
 }
 
 #[test]

@@ -228,7 +228,7 @@ fn most_steals<L: RawLock<Sim, Ctx = ()>>(machine: &Machine) -> u64 {
 #[test]
 fn shfllocks_head_loses_to_newcomers_as_often_as_it_may() {
     type ShflB<const STEAL: u32> = Shfl<Sim, Together<OfNode>, SpinThenPark, STEAL>;
-    let xeon = machine("xeon-e5-2699v3");
+    let xeon = machine("xeon-8s192c");
     // The holder that a waiter finds, and the one that got the lock while the waiter was on its way into the queue.
     let most = most_steals::<Shfl<Sim, Together<OfNode>, Spin>>(&xeon);
     assert!(most <= 2, "nobody steals: {most}");

@@ -38,7 +38,7 @@ All claims take long (hours); --only, --machine, --parameter and --duration choo
 Examples:
   lockswap sim sensitivity --only cna-2,cna-70
   lockswap sim sensitivity --machine xeon-e5-2699v3 --duration 20ms --export sensitivity.md
-  lockswap sim sensitivity --only ron-handover --parameter latency,fabric.hold --bases 4 --by 10";
+  lockswap sim sensitivity --only ron-handover --parameter latency,fabric.near --bases 4 --by 10";
 
 /// Moves the parameters of the machines, and prints how far what the papers claim moves with them
 #[derive(clap::Args)]

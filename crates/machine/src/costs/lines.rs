@@ -3,7 +3,10 @@
 //! The first CPU writes to each line of an array, then the second one reads them. In *random* order each address comes from
 //! the line before, so that neither prefetching nor several loads at once help: the time per line is the latency of a
 //! modified line, one way, without anybody who competes for it. In ascending order, as programs go through arrays, all
-//! loads may be under way at once: what is left of the latency then is the cost per line of a *sweep*.
+//! loads may be under way at once: what is left of the latency then is the cost per line of a *sweep*. Two more costs tell what
+//! the core does: of a read-modify-write of a line that it has just read, which the line must come for once more unless the
+//! read has brought it along with the right to write; and of read-modify-writes of lines of the other CPU's, whose addresses
+//! are known beforehand, which are shorter than the latency if the core overlaps them.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,8 +21,6 @@ const LINES: usize = 64;
 const APART: usize = 2;
 /// Samples of each sort that one call adds.
 const ROUNDS: u32 = 100;
-/// Additions of each core in one sample of their race: some hundred visits of the line to each.
-const ADDITIONS: usize = 10_000;
 
 /// Costs in ns.
 #[derive(Clone, Debug, Default)]
@@ -28,8 +29,10 @@ pub struct Costs {
     pub line: Samples,
     /// A line of many that are read in ascending order.
     pub sweep: Samples,
-    /// Additions that a core makes one after the other while another core adds to the same word as fast as it can.
-    pub run: Samples,
+    /// A read-modify-write of a modified line of the other CPU's that this one has just read.
+    pub upgrade: Samples,
+    /// A read-modify-write of one of many modified lines of the other CPU's, all known beforehand.
+    pub exchange: Samples,
 }
 
 impl Costs {
@@ -37,7 +40,8 @@ impl Costs {
     pub fn extend(&mut self, others: Self) {
         self.line.extend(others.line);
         self.sweep.extend(others.sweep);
-        self.run.extend(others.run);
+        self.upgrade.extend(others.upgrade);
+        self.exchange.extend(others.exchange);
     }
 }
 
@@ -50,16 +54,6 @@ struct Cell(AtomicUsize);
 pub fn measure(first: usize, second: usize, costs: &mut Costs) -> Result<(), ProbeError> {
     let cells: Vec<Cell> = (0..LINES * APART).map(|_| Cell::default()).collect();
     let random = fastrand::Rng::with_seed(1);
-    let word = Cell::default();
-    let race = || {
-        let (mut visits, mut last) = (0u32, usize::MAX);
-        for _ in 0..ADDITIONS {
-            let before = word.0.fetch_add(1, Ordering::Relaxed);
-            visits += u32::from(before != last);
-            last = before + 1;
-        }
-        ADDITIONS as f64 / f64::from(visits)
-    };
     let write = |turn: &super::Turn| {
         let mut random = random.clone();
         let mut order: Vec<usize> = (0..LINES).map(|line| line * APART).collect();
@@ -77,14 +71,16 @@ pub fn measure(first: usize, second: usize, costs: &mut Costs) -> Result<(), Pro
             if !turn.wait(6 * round + 4) {
                 return;
             }
+            cells.iter().for_each(|cell| cell.0.store(0, Ordering::Relaxed));
             turn.pass(6 * round + 5);
-            race();
             if !turn.wait(6 * round + 6) {
                 return;
             }
         }
     };
     let read = |turn: &super::Turn| {
+        let mut random = random.clone();
+        let mut order: Vec<usize> = (0..LINES).map(|line| line * APART).collect();
         let mut found = Costs::default();
         for round in 0..ROUNDS {
             if !turn.wait(6 * round + 1) {
@@ -97,6 +93,13 @@ pub fn measure(first: usize, second: usize, costs: &mut Costs) -> Result<(), Pro
             }
             black_box(cell);
             found.line.push(each(start, LINES as u32));
+            let start = Instant::now();
+            let mut cell = 0;
+            for _ in 0..LINES {
+                cell = cells[cell % cells.len()].0.fetch_add(0, Ordering::Relaxed);
+            }
+            black_box(cell);
+            found.upgrade.push(each(start, LINES as u32));
             turn.pass(6 * round + 2);
             if !turn.wait(6 * round + 3) {
                 break;
@@ -108,7 +111,10 @@ pub fn measure(first: usize, second: usize, costs: &mut Costs) -> Result<(), Pro
             if !turn.wait(6 * round + 5) {
                 break;
             }
-            found.run.push(race());
+            random.shuffle(&mut order);
+            let start = Instant::now();
+            order.iter().for_each(|cell| _ = black_box(cells[*cell].0.fetch_add(1, Ordering::Relaxed)));
+            found.exchange.push(each(start, LINES as u32));
             turn.pass(6 * round + 6);
         }
         found

@@ -5,23 +5,26 @@ use super::memory::Sort;
 use super::stores::Pending;
 use super::{engine, settle, Doing, NOBODY};
 use crate::coroutines::leave;
+use crate::machine::Ps;
 use crate::word::Place;
 
-/// Waits until the current thread may take a line for itself, which is now.
-fn wait_to_write(index: usize) {
-    let engine = engine();
-    if !engine.is_free(index) {
-        engine.enqueue(index, engine.current, Sort::Write);
-        engine.me().doing = Doing::Missing;
-        leave();
-    }
-}
-
-/// Brings the current thread a copy of a line; on return it has come.
-fn fetch(index: usize) {
+/// Waits until the current thread may take a line for itself, which is now; whether it had to wait.
+fn wait_to_write(index: usize) -> bool {
     let engine = engine();
     if engine.is_free(index) {
-        engine.now = engine.serve_read(index, engine.core());
+        return false;
+    }
+    engine.enqueue(index, engine.current, Sort::Write);
+    engine.me().doing = Doing::Missing;
+    leave();
+    true
+}
+
+/// Brings the current thread a copy of a line that it has sent for since `sent`; on return it has come.
+fn fetch(index: usize, sent: Ps) {
+    let engine = engine();
+    if engine.is_free(index) {
+        engine.now = engine.serve_read(index, engine.core(), sent);
     } else {
         engine.enqueue(index, engine.current, Sort::Read);
         engine.me().doing = Doing::Missing;
@@ -55,22 +58,21 @@ pub fn load(place: Place) -> u64 {
     let has_copy = engine.lines[index].copies.contains(core);
     let forwarded = |pending: &Pending| pending.thread == me && pending.address == place.address;
     if !has_copy && !engine.lines[index].pending.iter().any(forwarded) {
-        let stream = engine.me().streams(index);
-        let before = engine.now;
+        let sent = engine.sent_for(place.address);
         let value = if engine.is_free(index) {
             // The value is that of the moment at which the request is served.
             let value = engine.value(index, place);
             engine.note(index);
-            engine.now = engine.serve_read(index, core);
+            engine.now = engine.serve_read(index, core, sent);
             value
         } else {
-            fetch(index);
+            fetch(index, sent);
             let engine = self::engine();
             engine.note(index);
             engine.value(index, place)
         };
         let engine = self::engine();
-        engine.shorten(before, stream);
+        engine.loaded(place, value);
         engine.now += engine.access(engine.machine.costs.hit);
         return value;
     }
@@ -93,6 +95,7 @@ pub fn store(place: Place, value: u64) {
     let (core, me) = (engine.core(), engine.current);
     let owned = engine.may_use(index, core);
     let mut full = false;
+    let sent = engine.sent_to_write(place.address);
     if engine.me().stores.is_empty() && (owned || engine.is_free_for(index, core)) {
         engine.set_value(index, place, value);
         if owned && engine.me().last_commit <= engine.now {
@@ -102,7 +105,7 @@ pub fn store(place: Place, value: u64) {
             engine.note_write(index, engine.threads[me as usize].cpu, at);
             engine.notify(index, at);
         } else {
-            engine.complete_store(index, me);
+            engine.complete_store(index, me, sent);
         }
     } else {
         let before = engine.value_for_others(index, place);
@@ -113,7 +116,7 @@ pub fn store(place: Place, value: u64) {
         }
         place.write(value);
         let stores = &mut engine.me().stores;
-        stores.push_back((index as u32, place));
+        stores.push_back((index as u32, place, sent));
         let waiting = stores.len();
         if waiting == 1 {
             engine.drain(me);
@@ -129,26 +132,31 @@ pub fn store(place: Place, value: u64) {
 /// A read-modify-write: `f` gives the new value, if there is to be one. Returns the value before.
 pub fn update(place: Place, f: impl FnOnce(u64) -> Option<u64>) -> u64 {
     settle();
-    engine().operations += 1;
-    wait_for_stores();
     let engine = engine();
+    engine.operations += 1;
+    let sent = engine.sent_to_write(place.address);
+    wait_for_stores();
+    let engine = self::engine();
+    // Who does not look ahead sends for the line now that the stores are visible.
+    let sent = if engine.machine.costs.writes_ahead { sent } else { engine.now };
     let index = engine.line_of(place.address);
-    if engine.lines[index].owner == engine.core() && engine.lines[index].arrives > engine.now {
-        // What others ask for meanwhile decides whether it may keep the line.
-        engine.now = engine.lines[index].arrives;
+    let cost = engine.access(engine.machine.costs.rmw);
+    let there = engine.may_use(index, engine.core());
+    if there {
+        // It may lose the line before it is done.
+        engine.now = engine.now.max(engine.lines[index].arrives) + cost;
         settle();
     }
     let engine = self::engine();
     let core = engine.core();
     let served = !engine.may_use(index, core);
-    if served {
-        wait_to_write(index);
-    }
+    let waited = served && wait_to_write(index);
     let engine = self::engine();
     let done = if engine.lines[index].owner == core {
         engine.usable(index, engine.threads[engine.current as usize].cpu, engine.now.max(engine.lines[index].arrives))
     } else {
-        engine.serve_write(index, core, engine.machine.costs.hold)
+        let sent = if waited { engine.me().asked } else { sent };
+        engine.serve_write(index, core, sent)
     };
     let old = engine.value(index, place);
     let new = f(old).filter(|new| *new != old);
@@ -167,7 +175,8 @@ pub fn update(place: Place, f: impl FnOnce(u64) -> Option<u64>) -> u64 {
     engine.note(index);
     let thread = engine.me();
     thread.wrote |= thread.in_condition;
-    engine.now = done + engine.access(engine.machine.costs.rmw);
+    engine.now = if there { done } else { done + cost };
+    engine.exchanged(place, old);
     old
 }
 
@@ -180,24 +189,22 @@ pub fn touch(start: usize, bytes: usize, write: bool) {
         engine.operations += 1;
         let index = engine.line_of(key << 6);
         if !engine.lines[index].copies.contains(core) {
-            let before = engine.now;
-            let stream = engine.me().streams(index);
+            let sent = engine.sent_for(key << 6);
             if write && engine.lines[index].owner != NOBODY && engine.is_free(index) {
                 // A line that another core has modified comes with the right to write.
-                let arrives = engine.serve_write(index, core, 0);
+                let arrives = engine.serve_write(index, core, sent);
                 engine.notify(index, arrives);
                 engine.now = arrives;
             } else {
-                fetch(index);
+                fetch(index, sent);
             }
-            self::engine().shorten(before, stream);
         }
         let engine = self::engine();
         engine.now = engine.usable(index, engine.threads[engine.current as usize].cpu, engine.now);
         if write && engine.lines[index].owner != core && engine.is_free_for(index, core) {
             // The store waits in the buffer for its line.
             let me = engine.current;
-            engine.complete_store(index, me);
+            engine.complete_store(index, me, engine.now);
         }
         engine.now += engine.access(engine.machine.costs.hit);
     }

@@ -8,7 +8,7 @@ use super::cores::CoreSet;
 use super::events::Kind;
 use super::stores::Pending;
 use super::{Engine, Thread, NOBODY};
-use crate::machine::Ps;
+use crate::machine::{Migratory, Ps};
 
 /// A request that waits for a line.
 #[derive(Clone, Copy)]
@@ -54,9 +54,17 @@ pub struct Line {
     writer: u32,
     /// When the other hardware threads of its core can see that.
     for_siblings: Ps,
+    /// How long a request takes to the core that was served last.
+    way: Ps,
+    /// When it was written last.
+    pub changed: Ps,
+    /// Whether its owner has written to it.
+    dirty: bool,
     /// Changes when copies are invalidated or the content may have changed.
     pub version: u32,
     pub queue: Vec<Request>,
+    /// The request that has been chosen to be served next, and is on its way to the owner.
+    chosen: Option<Request>,
     /// When the announced event comes at which the queue goes on; [`Ps::MAX`] if none is.
     announced: Ps,
     pub watchers: Vec<(u32, u32)>,
@@ -77,13 +85,28 @@ impl Line {
             served: NOBODY,
             writer: NOBODY,
             for_siblings: 0,
+            way: 0,
+            changed: 0,
+            dirty: false,
             version: 0,
             queue: Vec::new(),
+            chosen: None,
             announced: Ps::MAX,
             watchers: Vec::new(),
             pending: Vec::new(),
             committed: Vec::new(),
         }
+    }
+}
+
+impl Line {
+    /// From now on `core`, of `cluster`, has it for itself.
+    fn goes_to(&mut self, core: u32, cluster: u32) {
+        self.owner = core;
+        self.dirty = false;
+        self.copies = CoreSet::only(core);
+        self.clusters = 1 << cluster;
+        self.version = self.version.wrapping_add(1);
     }
 }
 
@@ -153,8 +176,8 @@ impl Engine {
         best
     }
 
-    /// Serves a read request of `core`, which has no copy, now. Returns when the line arrives.
-    pub(super) fn serve_read(&mut self, index: usize, core: u32) -> Ps {
+    /// Serves a read request of `core`, which has no copy and has sent for the line at `sent`. Returns when it arrives.
+    pub(super) fn serve_read(&mut self, index: usize, core: u32, sent: Ps) -> Ps {
         self.misses += 1;
         let cluster = self.machine.cluster_of_core[core as usize];
         let node = self.machine.node_of_cluster[cluster as usize];
@@ -170,24 +193,30 @@ impl Engine {
             self.nearest_copy(index, cluster)
         };
         let latency = self.this_time(latency) + self.fabric(home, node, supplier);
+        let there = self.there(index, core, latency, sent);
+        let comes_along = owner != NOBODY && self.lines[index].dirty && self.is_migratory(supplier, node);
         let serve = self.machine.costs.serve;
         let line = &mut self.lines[index];
-        line.busy_until = self.now + if owner != NOBODY { latency } else { serve };
-        line.arrives = self.now + latency;
+        line.busy_until = if owner != NOBODY { there } else { self.now + serve };
+        line.arrives = there;
+        line.served = core;
+        if comes_along {
+            line.goes_to(core, cluster);
+            return there;
+        }
         if in_memory {
             line.owner = core;
         } else {
             line.owner = NOBODY;
         }
-        line.served = core;
         line.copies.insert(core);
         line.clusters |= 1 << cluster;
-        self.now + latency
+        there
     }
 
-    /// Serves a request of `core` for the right to write, now: no other core keeps a copy. Once the line is there, the core
-    /// keeps it from others for `hold`. Returns when it arrives.
-    pub(super) fn serve_write(&mut self, index: usize, core: u32, hold: Ps) -> Ps {
+    /// Serves a request of `core` for the right to write, which has sent for the line at `sent`: no other core keeps a copy.
+    /// Returns when it arrives.
+    pub(super) fn serve_write(&mut self, index: usize, core: u32, sent: Ps) -> Ps {
         self.misses += 1;
         let cluster = self.machine.cluster_of_core[core as usize];
         let node = self.machine.node_of_cluster[cluster as usize];
@@ -216,21 +245,31 @@ impl Engine {
             (farthest.0 + costs.invalidate * Ps::from(others.saturating_sub(1)), farthest.1)
         };
         let latency = self.this_time(latency) + self.fabric(home, node, supplier);
+        let there = self.there(index, core, latency, sent);
         let line = &mut self.lines[index];
-        line.busy_until = self.now + latency + hold;
-        line.arrives = self.now + latency;
-        line.owner = core;
+        line.way = latency / 2;
+        line.busy_until = there;
+        line.arrives = there;
         line.served = core;
-        line.copies = CoreSet::only(core);
-        line.clusters = 1 << cluster;
-        line.version = line.version.wrapping_add(1);
-        self.now + latency
+        line.goes_to(core, cluster);
+        there
+    }
+
+    /// Whether a core of the node `to` that reads a line which one of the node `from` has modified gets it for itself.
+    fn is_migratory(&self, from: u32, to: u32) -> bool {
+        match self.machine.costs.migratory {
+            Migratory::Never => false,
+            Migratory::BetweenNodes => from != to,
+            Migratory::Always => true,
+        }
     }
 
     /// Notes that `cpu` has written to a line that it has for itself at `at`.
     pub(super) fn note_write(&mut self, index: usize, cpu: u32, at: Ps) {
         let line = &mut self.lines[index];
         line.writer = cpu;
+        line.dirty = true;
+        line.changed = at;
         line.for_siblings = at + self.machine.costs.sibling;
     }
 
@@ -263,7 +302,9 @@ impl Engine {
             }
             if thread.is_reader() {
                 // All it will do is read this line again, at its next look: once per pause.
-                let (core, look) = (thread.core, self.random.below(pause + 1));
+                let core = thread.core;
+                let gone = at.saturating_sub(self.lines[index].way);
+                let look = (gone + self.random.below(pause + 1)).saturating_sub(self.now);
                 self.join(index, number, core, Sort::Reread, token, look);
             } else {
                 let at = at.max(thread.not_before) + self.random.below(pause);
@@ -310,7 +351,7 @@ impl Engine {
     pub(super) fn announce_line(&mut self, index: usize) {
         let line = &mut self.lines[index];
         let free = line.busy_until.max(self.now);
-        let waits = line.queue.iter().any(|request| request.made <= free);
+        let waits = line.chosen.is_some() || line.queue.iter().any(|request| request.made <= free);
         let first = if waits { Some(free) } else { line.queue.iter().map(|request| request.made).min() };
         let Some(at) = first.filter(|at| *at < line.announced) else { return };
         line.announced = at;
@@ -320,7 +361,7 @@ impl Engine {
     /// Whether `core` has a line for itself and may use it now: once it is free, it goes on to other cores that want it.
     pub(super) fn may_use(&self, index: usize, core: u32) -> bool {
         let line = &self.lines[index];
-        line.owner == core && (line.busy_until > self.now || !self.is_wanted(index, core))
+        line.owner == core && (line.busy_until >= self.now || !self.is_wanted(index, core))
     }
 
     /// Chooses who is served next of those whose requests have been made.
@@ -359,14 +400,34 @@ impl Engine {
             self.announce_line(index);
             return None;
         }
-        let Some(request) = self.arbitrate(index) else {
-            self.announce_line(index);
-            return None;
+        let request = match self.lines[index].chosen.take() {
+            Some(chosen) => chosen,
+            None => {
+                let Some(request) = self.arbitrate(index) else {
+                    self.announce_line(index);
+                    return None;
+                };
+                // The owner keeps the line until the request has come to it.
+                let line = &mut self.lines[index];
+                if line.owner != NOBODY && line.owner != request.core {
+                    let comes = line.arrives + self.machine.distance(line.owner, request.core) / 2;
+                    if comes > self.now {
+                        line.chosen = Some(request);
+                        line.busy_until = comes;
+                        self.announce_line(index);
+                        return None;
+                    }
+                }
+                request
+            }
         };
         let mut itself = None;
         match request.sort {
             // It announces the line again.
-            Sort::Write => itself = Some(request.thread),
+            Sort::Write => {
+                self.threads[request.thread as usize].asked = request.made;
+                itself = Some(request.thread);
+            }
             Sort::Store => {
                 self.commit_first_store(request.thread);
                 self.drain(request.thread);
@@ -404,7 +465,7 @@ impl Engine {
         let done = if has_copy {
             self.usable(index, self.threads[request.thread as usize].cpu, self.now)
         } else {
-            self.serve_read(index, request.core)
+            self.serve_read(index, request.core, request.made)
         };
         if request.sort == Sort::Reread {
             let done = done.max(self.threads[request.thread as usize].not_before);

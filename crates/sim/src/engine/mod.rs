@@ -7,6 +7,7 @@ pub mod access;
 pub mod cores;
 mod events;
 pub mod memory;
+mod overlap;
 mod pace;
 mod random;
 pub mod schedule;
@@ -29,8 +30,6 @@ pub const NOBODY: u32 = u32::MAX;
 const GRACE: u64 = 30_000_000;
 /// The beginning and the end of the measurement.
 const ALARMS: usize = 2;
-/// Lines between two misses of a stream.
-const LONGEST_STRIDE: usize = 4;
 /// Lines whose numbers are found without hashing.
 const RECENT: usize = 1024;
 
@@ -79,8 +78,8 @@ pub struct Thread {
     /// It may go on when it gets a CPU.
     ready: bool,
     pub load: Load,
-    /// Stores that have not been served, oldest first.
-    pub stores: VecDeque<(u32, Place)>,
+    /// Stores that have not been served, oldest first, and since when their lines may be on their way.
+    pub stores: VecDeque<(u32, Place, Ps)>,
     /// When the last store that has been served is visible.
     pub last_commit: Ps,
     /// Waits until its stores have been served.
@@ -92,8 +91,10 @@ pub struct Thread {
     yielded: bool,
     pub watched: Vec<(u32, u32)>,
     timed_out: bool,
-    /// The line of the last miss, and its distance from the one before.
-    last_miss: (usize, isize),
+    /// When it asked for the line that it has waited for.
+    pub asked: Ps,
+    /// How far it looks ahead.
+    pub ahead: overlap::Ahead,
     place: Option<&'static Location<'static>>,
     /// When its current wait began to spin.
     pub patience: Patience,
@@ -223,14 +224,6 @@ impl Engine {
         &mut self.threads[self.current as usize]
     }
 
-    /// If the current thread's miss since `before` was part of a stream, most of it had passed before.
-    fn shorten(&mut self, before: Ps, stream: bool) {
-        if stream {
-            let left = self.machine.kinds[self.here().kind as usize].stream;
-            self.now = before + (((self.now - before) * left) >> 10);
-        }
-    }
-
     /// Lets a thread that waits go on at `at`, or as soon as it has a CPU.
     fn wake(&mut self, thread: u32, at: Ps) {
         let state = &mut self.threads[thread as usize];
@@ -292,6 +285,16 @@ fn pass(time: Ps) {
     let engine = engine();
     engine.now += time;
     settle();
+    if time > 0 {
+        look_ahead_anew();
+    }
+}
+
+/// What the current thread does next cannot have begun before.
+fn look_ahead_anew() {
+    let engine = engine();
+    let now = engine.now;
+    engine.me().ahead.begin(now);
 }
 
 /// Looks at the clock until `time` has passed, however fast the CPU is, and whether the thread has it or not.
@@ -416,6 +419,7 @@ pub fn watch_until(until: Option<Ps>) {
         engine.events.push(at, Kind::Thread, current, token);
     }
     leave();
+    look_ahead_anew();
     let engine = self::engine();
     if engine.me().doing == Doing::Watching {
         // The time is over.
@@ -426,16 +430,6 @@ pub fn watch_until(until: Option<Ps>) {
 }
 
 impl Thread {
-    /// Whether a miss on a line goes on with a stream that a prefetcher has noticed: the next line, or a third one at the same
-    /// distance, which is that of the lines' numbers, because addresses differ from host to host.
-    fn streams(&mut self, line: usize) -> bool {
-        let distance = line.wrapping_sub(self.last_miss.0) as isize;
-        let regular = distance == self.last_miss.1 && (1..=LONGEST_STRIDE).contains(&distance.unsigned_abs());
-        let goes_on = regular || distance == 1;
-        self.last_miss = (line, distance);
-        goes_on
-    }
-
     /// Whether it watches one line, which it only reads, and has a CPU.
     fn is_reader(&self) -> bool {
         self.on_cpu && self.watched.len() == 1 && !self.wrote

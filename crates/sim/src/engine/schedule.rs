@@ -51,7 +51,8 @@ impl Engine {
             yielded: false,
             watched: Vec::new(),
             timed_out: false,
-            last_miss: (0, 0),
+            asked: 0,
+            ahead: super::overlap::Ahead::default(),
             place: None,
             patience: Patience::default(),
         });

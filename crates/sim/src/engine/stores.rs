@@ -5,6 +5,7 @@
 
 use super::memory::Sort;
 use super::Engine;
+use crate::machine::Ps;
 use crate::word::Place;
 
 /// A store that has not been served.
@@ -44,7 +45,7 @@ impl Engine {
 
     /// Serves the oldest store in the buffer of `thread`: its line is free.
     pub(super) fn commit_first_store(&mut self, thread: u32) {
-        let Some((index, place)) = self.threads[thread as usize].stores.pop_front() else { return };
+        let Some((index, place, sent)) = self.threads[thread as usize].stores.pop_front() else { return };
         let line = &mut self.lines[index as usize];
         let found = line.pending.iter().position(|p| p.thread == thread && p.address == place.address);
         let Some(position) = found else { return };
@@ -58,11 +59,11 @@ impl Engine {
                 place.write(value);
             }
         }
-        self.complete_store(index as usize, thread);
+        self.complete_store(index as usize, thread, sent);
     }
 
-    /// Gives a free line to the core of `thread`, whose store has been served.
-    pub(super) fn complete_store(&mut self, index: usize, thread: u32) {
+    /// Gives a free line to the core of `thread`, whose store has been served; it has sent for the line since `sent`.
+    pub(super) fn complete_store(&mut self, index: usize, thread: u32, sent: Ps) {
         let core = self.threads[thread as usize].core;
         let done = if self.lines[index].owner == core {
             self.lines[index].version = self.lines[index].version.wrapping_add(1);
@@ -70,7 +71,7 @@ impl Engine {
         } else {
             let now = self.now;
             self.now = now.max(self.lines[index].busy_until);
-            let done = self.serve_write(index, core, 0);
+            let done = self.serve_write(index, core, sent);
             self.now = now;
             done
         };
@@ -87,7 +88,7 @@ impl Engine {
 
     /// Serves stores of `thread` as long as their lines are free.
     pub(super) fn drain(&mut self, thread: u32) {
-        while let Some((index, _)) = self.threads[thread as usize].stores.front().copied() {
+        while let Some((index, ..)) = self.threads[thread as usize].stores.front().copied() {
             let core = self.threads[thread as usize].core;
             if !self.may_use(index as usize, core) && !self.is_free_for(index as usize, core) {
                 self.enqueue(index as usize, thread, Sort::Store);

@@ -21,6 +21,9 @@ pub struct Facts {
     pub remarks: Vec<String>,
 }
 
+/// Values of `fabric.migratory`.
+const ALWAYS: &str = "\"always\"";
+const NEVER: &str = "\"never\"";
 /// Every file begins like this.
 const MAGIC: &str =
     "# Written by `lockswap sim probe`: this machine as a simulated one. docs/simulator.md describes the keys.\n";
@@ -75,6 +78,10 @@ fn at_least(least: f64, samples: &Samples) -> Option<Value> {
         Some(median) if median >= least => Some(value),
         _ => Some(Value { number: short(least), origin: format!("{}; at least half a cycle", value.origin) }),
     }
+}
+
+fn flag(on: bool, origin: &str) -> Value {
+    Value { number: on.to_string(), origin: origin.to_owned() }
 }
 
 /// A difference of values that were measured, at least `least`.
@@ -222,6 +229,12 @@ fn core(found: &Found) -> Lines {
     let stream = found.nearest().and_then(|costs| Some(costs.sweep.median()? / costs.line.median()?));
     let stream =
         computed(stream.map(|share| share.min(1.0)), 0.0, "a line of an array of modified lines, against a single one");
+    let overlaps = found.nearest().and_then(|costs| {
+        let (exchange, line) = (costs.exchange.median()?, costs.line.median()?);
+        let origin =
+            format!("measured: a read-modify-write of one of many modified lines takes {} ns", short(exchange));
+        Some(flag(exchange < line / 2.0, &origin))
+    });
     let factor = |samples: &Samples| quantile(samples, 0.5, 1.0).filter(|_| samples.median() >= Some(1.0));
     lines([
         ("cycle", quantile(&costs.step, 0.5, 1.0 / STEP_CYCLES as f64).unwrap_or_else(missing)),
@@ -229,6 +242,7 @@ fn core(found: &Found) -> Lines {
         ("rmw", median(&costs.rmw).unwrap_or_else(missing)),
         ("pause", median(&costs.pause).unwrap_or_else(missing)),
         ("store_buffer", assumed(56.0, "")),
+        ("writes_ahead", overlaps.unwrap_or_else(|| flag(false, "assumed: there is one core"))),
         ("stream", stream.unwrap_or_else(|| assumed(0.4, "there is one core"))),
         ("sibling_busy", factor(&found.siblings.busy).unwrap_or_else(|| assumed(1.0, "no siblings, or not slower"))),
         ("sibling_spinning", factor(&found.siblings.spinning).unwrap_or_else(|| assumed(1.0, "as above"))),
@@ -236,11 +250,18 @@ fn core(found: &Found) -> Lines {
 }
 
 fn fabric(found: &Found) -> Lines {
-    let run = found.nearest().and_then(|costs| costs.run.median());
-    let hold = run.and_then(|run| Some(run * found.core.rmw.median()?));
-    let hold = computed(hold, 3.0, "additions that a core makes in a row while another wants the line, times rmw");
+    let migratory = found.nearest().and_then(|costs| {
+        let (upgrade, line) = (costs.upgrade.median()?, costs.line.median()?);
+        let own = found.core.rmw.median()?;
+        let origin = format!("measured: a read-modify-write of a line just read takes {} ns", short(upgrade));
+        let number = if upgrade - own < line / 2.0 { ALWAYS } else { NEVER };
+        Some(Value { number: number.into(), origin })
+    });
     lines([
-        ("hold", hold.unwrap_or_else(|| assumed(3.0, "there is one core"))),
+        (
+            "migratory",
+            migratory.unwrap_or_else(|| Value { number: NEVER.into(), origin: "assumed: there is one core".into() }),
+        ),
         ("serve", assumed(2.5, "")),
         ("invalidate", assumed(1.0, "")),
         ("home", assumed(3.0, "")),
@@ -261,7 +282,6 @@ fn scheduler(shape: &Shape, found: &Found) -> Lines {
     let wake = costs.wake.typical().and_then(|all| Some(all - unpark? - switch? - park? / 2.0));
     let late = costs.late.typical().and_then(|late| Some(late - switch?));
     let unpark = typical(&costs.unpark).or_else(|| Some(assumed(park?, "as park: no other CPU is idle")));
-    let flag = |on: bool, origin: &str| Value { number: on.to_string(), origin: origin.to_owned() };
     lines([
         ("slice", typical(&costs.slice).unwrap_or_else(|| assumed(3e6, ""))),
         ("wakeup_granularity", assumed(1e6, "")),

@@ -183,8 +183,11 @@ pub struct Core {
     pub clock: f64,
     /// Stores that may wait in the store buffer.
     pub store_buffer: u32,
-    /// The share of a miss's latency that is left where a stream of neighbouring lines is prefetched, 0 to 1.
+    /// Of misses that overlap, each comes this share of its latency after the one before, 0 to 1.
     pub stream: f64,
+    /// Whether a read-modify-write overlaps with other misses.
+    #[serde(default)]
+    pub writes_ahead: bool,
     /// How many times slower a hardware thread is beside a busy sibling.
     #[serde(default = "one_f")]
     pub sibling_busy: f64,
@@ -193,12 +196,26 @@ pub struct Core {
     pub sibling_spinning: f64,
 }
 
+/// Which reads of lines that another core has modified bring the right to write along.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Migratory {
+    /// None: both cores share the line then.
+    #[default]
+    Never,
+    /// Those from one NUMA node to another.
+    BetweenNodes,
+    /// All.
+    Always,
+}
+
 /// What lies between the cores, ns.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fabric {
-    /// A core keeps a line so long that it has waited for with a read-modify-write.
-    pub hold: f64,
+    /// When a core that reads a line which another has modified gets it for itself.
+    #[serde(default)]
+    pub migratory: Migratory,
     /// A clean line serves the next reader after this time.
     pub serve: f64,
     /// To invalidate one more sharer.

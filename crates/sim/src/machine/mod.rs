@@ -4,6 +4,7 @@ mod file;
 mod tables;
 
 use file::File;
+pub(crate) use file::Migratory;
 use lockswap_platform::Hierarchy;
 pub use lockswap_workloads::invalid::Invalid;
 
@@ -92,9 +93,10 @@ pub(crate) struct Costs {
     pub(crate) clock: Ps,
     pub(crate) cycle: Ps,
     pub(crate) store_buffer: usize,
+    pub(crate) writes_ahead: bool,
     pub(crate) sibling_busy: u64,
     pub(crate) sibling_spinning: u64,
-    pub(crate) hold: Ps,
+    pub(crate) migratory: Migratory,
     pub(crate) serve: Ps,
     pub(crate) invalidate: Ps,
     pub(crate) home: Ps,

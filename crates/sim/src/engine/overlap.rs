@@ -1,0 +1,105 @@
+//! Misses that overlap: a core looks ahead, so that a miss has begun while it waited for the one before.
+//!
+//! A core that runs instructions out of order sends for a line as soon as the address is known. Here a thread does one access
+//! after the other; so what has passed of a miss by the time the thread comes to it is counted afterwards.
+
+use super::Engine;
+use crate::machine::Ps;
+use crate::word::Place;
+
+/// Accesses that a core looks ahead: a few hundred instructions.
+const WINDOW: u32 = 40;
+/// Objects that pointers point to begin at multiples of this, or lie within such a piece: `address >> OBJECT` is the same.
+const OBJECT: u32 = 7;
+/// Pointers whose origin is remembered.
+const POINTERS: usize = 4;
+
+/// How far a thread looks ahead.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ahead {
+    /// What comes next may have been sent for since then.
+    since: Ps,
+    /// Accesses since then.
+    accesses: u32,
+    /// Values that came with lines, which may be pointers, and when they came.
+    pointers: [(u64, Ps); POINTERS],
+    next: usize,
+}
+
+impl Ahead {
+    /// Nothing can have begun before `now`.
+    pub fn begin(&mut self, now: Ps) {
+        *self = Self { since: now, ..Self::default() };
+    }
+
+    /// Since when the line of `address`, which the thread comes to `now`, may have been sent for.
+    pub fn sent_for(&mut self, address: usize, now: Ps) -> Ps {
+        self.accesses += 1;
+        if self.accesses > WINDOW {
+            self.begin(now);
+        }
+        let address = address as u64;
+        let known = self.pointers.iter().filter(|(pointer, _)| address >> OBJECT == pointer >> OBJECT);
+        known.map(|(_, came)| *came).fold(self.since, Ps::max)
+    }
+
+    /// A line has come with `value`, from `place`: addresses may be computed from it.
+    fn came(&mut self, place: Place, value: u64, now: Ps) {
+        if place.bytes == 8 {
+            self.pointers[self.next] = (value, now);
+            self.next = (self.next + 1) % POINTERS;
+        }
+    }
+}
+
+impl Engine {
+    /// Since when the line of `address`, which the current thread comes to now, may have been sent for.
+    pub(super) fn sent_for(&mut self, address: usize) -> Ps {
+        let now = self.now;
+        self.me().ahead.sent_for(address, now)
+    }
+
+    /// The same for a line that is to be written.
+    pub(super) fn sent_to_write(&mut self, address: usize) -> Ps {
+        let sent = self.sent_for(address);
+        if self.machine.costs.writes_ahead {
+            sent
+        } else {
+            self.now
+        }
+    }
+
+    /// The current thread has loaded `value` from a line that had to come.
+    pub(super) fn loaded(&mut self, place: Place, value: u64) {
+        let now = self.now;
+        let ahead = &mut self.me().ahead;
+        if place.bytes == 4 {
+            // It may be an index, and nobody can tell of what.
+            ahead.begin(now);
+        } else {
+            ahead.came(place, value, now);
+        }
+    }
+
+    /// The current thread has exchanged `value`.
+    pub(super) fn exchanged(&mut self, place: Place, value: u64) {
+        let (now, ahead_of_it) = (self.now, self.machine.costs.writes_ahead);
+        let ahead = &mut self.me().ahead;
+        if ahead_of_it {
+            ahead.came(place, value, now);
+        } else {
+            ahead.begin(now);
+        }
+    }
+
+    /// When a line is there that takes `latency`, if `core` has sent for it at `sent`: half of that is the way of the request
+    /// to where the line is, which gives it away when it can. Lines that overlap come one after the other.
+    pub(super) fn there(&self, index: usize, core: u32, latency: Ps, sent: Ps) -> Ps {
+        let line = &self.lines[index];
+        let kind = self.kind_of_core[core as usize];
+        let apart = (latency * self.machine.kinds[kind as usize].stream) >> 10;
+        let free = line.changed.max(line.busy_until).min(self.now);
+        let there = (sent + latency / 2).max(free) + latency / 2;
+        there.max(self.now + apart)
+    }
+}
