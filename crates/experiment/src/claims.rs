@@ -2,6 +2,7 @@
 //!
 //! - [`changes`] says what was fitted or changed when results were at hand, and so what kind of evidence a claim is.
 //! - [`judge`] has the rule by which a claim agrees, and the error factors of the machines.
+//! - [`seeds`] says how many runs a claim needs.
 //! - [`golden`] is what the numbers were before.
 //! - [`sensitivity`] moves the parameters of the machines, which [`knobs`] finds, and sees how far claims move.
 //! - [`output`] gives tables, Markdown, HTML, CSV and JSON.
@@ -11,6 +12,7 @@ pub mod golden;
 pub mod judge;
 pub mod knobs;
 pub mod output;
+pub mod seeds;
 pub mod sensitivity;
 
 use std::collections::HashMap;
@@ -211,47 +213,74 @@ pub struct Examination {
 }
 
 /// The runs that claims need. Claims share runs.
+#[derive(Default)]
 pub struct Runs<'a> {
     /// Each run once.
     pub jobs: Vec<Job<'a>>,
+    /// Which of them it is: by machine, changes of that, workload, lock and seed.
+    known: HashMap<(&'a str, &'a [String], String, &'a str, u64), usize>,
     /// For each claim, seed by seed and run by run, which of them it is.
-    needs: Vec<usize>,
+    needs: Vec<Vec<usize>>,
 }
 
 impl Examination {
-    /// Of these claims, with so many seeds, from 1 on.
+    /// Of these claims, with so many seeds at the most, from 1 on.
     pub fn of(claims: Vec<Claim>, seeds: u32) -> Self {
         Self { machines: claims.iter().map(machine).collect(), claims, seeds }
     }
 
-    /// The runs to make.
+    /// The runs with all seeds.
     pub fn runs(&self) -> Runs<'_> {
-        let (mut jobs, mut needs, mut known) = (Vec::new(), Vec::new(), HashMap::new());
-        for (claim, machine) in self.claims.iter().zip(&self.machines) {
-            for seed in 1..=u64::from(self.seeds) {
-                for run in claim.runs() {
-                    let workload = workload(claim, run);
-                    let key = (&claim.machine, &claim.machine_set, format!("{workload:?}"), &run.lock, seed);
-                    needs.push(*known.entry(key).or_insert_with(|| {
-                        jobs.push(Job { machine, workload, lock: &run.lock, seed });
-                        jobs.len() - 1
-                    }));
-                }
+        let mut runs = Runs::default();
+        (0..self.claims.len()).for_each(|place| self.add(&mut runs, place, self.seeds));
+        runs
+    }
+
+    /// The runs to begin with, where [`seeds`] decides how many follow.
+    pub fn first_runs(&self) -> Runs<'_> {
+        let mut runs = Runs::default();
+        (0..self.claims.len()).for_each(|place| self.add(&mut runs, place, seeds::next(0, self.seeds)));
+        runs
+    }
+
+    /// Adds runs with more seeds for the claims whose numbers, as all runs so far gave them, are not precise; whether there
+    /// are any.
+    pub fn add_runs<'a>(&'a self, runs: &mut Runs<'a>, rows: &[Option<Done>]) -> bool {
+        let before = runs.jobs.len();
+        for outcome in self.outcomes(runs, rows) {
+            let made = (runs.needs[outcome.place].len() / (1 + outcome.claim.to.len())) as u32;
+            if made < self.seeds && !seeds::is_precise(&outcome.simulated) {
+                self.add(runs, outcome.place, seeds::next(made, self.seeds));
             }
         }
-        Runs { jobs, needs }
+        runs.jobs.len() > before
+    }
+
+    /// Adds what the claim at `place` needs for all seeds up to `seeds`.
+    fn add<'a>(&'a self, runs: &mut Runs<'a>, place: usize, seeds: u32) {
+        let (claim, machine) = (&self.claims[place], &self.machines[place]);
+        runs.needs.resize(runs.needs.len().max(place + 1), Vec::new());
+        let made = runs.needs[place].len() / (1 + claim.to.len());
+        for seed in made as u64 + 1..=u64::from(seeds) {
+            for run in claim.runs() {
+                let workload = workload(claim, run);
+                let key = (&*claim.machine, &*claim.machine_set, format!("{workload:?}"), &*run.lock, seed);
+                let index = *runs.known.entry(key).or_insert_with(|| {
+                    runs.jobs.push(Job { machine, workload, lock: &run.lock, seed });
+                    runs.jobs.len() - 1
+                });
+                runs.needs[place].push(index);
+            }
+        }
     }
 
     /// What became of the claims, as far as all runs with one seed at least have been made; `rows` has what became of each
     /// job.
     pub fn outcomes(&self, runs: &Runs<'_>, rows: &[Option<Done>]) -> Vec<Outcome<'_>> {
-        let mut rest = &runs.needs[..];
         let mut outcomes = Vec::new();
-        for (place, claim) in self.claims.iter().enumerate() {
+        for (place, (claim, needs)) in self.claims.iter().zip(&runs.needs).enumerate() {
             let (mut simulated, mut failures, mut complete) = (Vec::new(), Vec::new(), 0);
-            for _ in 0..self.seeds {
-                let (own, next) = rest.split_at(1 + claim.to.len());
-                rest = next;
+            for own in needs.chunks(1 + claim.to.len()) {
                 let Some(own) = own.iter().map(|index| rows[*index].as_ref()).collect::<Option<Vec<&Done>>>() else {
                     continue;
                 };
@@ -269,7 +298,7 @@ impl Examination {
         outcomes
     }
 
-    /// With how many seeds.
+    /// With how many seeds at the most.
     pub fn seeds(&self) -> u32 {
         self.seeds
     }
@@ -278,6 +307,7 @@ impl Examination {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::simulated::run_more;
     use lockswap_locks::named;
     use lockswap_locks::registry::Role;
 
@@ -297,5 +327,44 @@ mod tests {
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), claims.len(), "two claims of one name");
+    }
+    #[test]
+    fn a_claim_gets_as_many_seeds_as_its_number_needs() {
+        let (precise, imprecise) = ("shfl-1", "cna-external-4");
+        let chosen: Vec<Claim> =
+            claims().into_iter().filter(|claim| [precise, imprecise].contains(&claim.id.as_str())).collect();
+        let numbers = |examination: &Examination, runs: &Runs<'_>, rows: &[Option<Done>]| {
+            let outcomes = examination.outcomes(runs, rows).into_iter();
+            outcomes.map(|outcome| (outcome.claim.id.clone(), outcome.simulated)).collect::<HashMap<_, _>>()
+        };
+        let examination = Examination::of(chosen, 5);
+        let all = examination.runs();
+        let rows = run_more::<()>(&all.jobs, Vec::new(), |_| (), |_| Ok(())).unwrap();
+        let all = numbers(&examination, &all, &rows);
+        let mut runs = examination.first_runs();
+        let mut rows = Vec::new();
+        let mut rounds = Vec::new();
+        loop {
+            let made = std::cell::Cell::new(rows.len());
+            rows = run_more::<()>(
+                &runs.jobs,
+                rows,
+                |_| (),
+                |rows| {
+                    made.set(rows.iter().flatten().count().max(made.get()));
+                    Ok(())
+                },
+            )
+            .unwrap();
+            assert_eq!(made.get(), runs.jobs.len(), "runs are made once");
+            rounds.push(runs.jobs.len());
+            if !examination.add_runs(&mut runs, &rows) {
+                break;
+            }
+        }
+        let found = numbers(&examination, &runs, &rows);
+        assert_eq!(found[precise], all[precise][..3]);
+        assert_eq!(found[imprecise], all[imprecise]);
+        assert_eq!(rounds, [12, 16], "two runs for each seed");
     }
 }

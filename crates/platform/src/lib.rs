@@ -215,6 +215,16 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn compute(steps: u64) {
         let _ = steps;
     }
+    /// Increments a word of each of `items`, which a lock protects, one after the other and again from the first, `times` in
+    /// all. To a simulated machine that is one operation.
+    #[inline]
+    fn increment_each<T>(items: &[T], times: u64, word: impl Fn(&T) -> &Self::Usize) {
+        for item in items.iter().cycle().take(times as usize) {
+            let word = word(item);
+            // Relaxed: only the holder of the lock gets here.
+            word.store(word.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        }
+    }
     /// Rounds of [`Platform::spin_map_bounded`] that last as long as a round trip through a sleep: from the last look of a
     /// thread that goes to sleep, over its wake-up, to its next look.
     fn spins_before_park() -> u32 {

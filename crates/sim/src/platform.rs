@@ -1,6 +1,6 @@
 //! The simulated machine as a platform.
 
-use crate::engine::{self, access, schedule};
+use crate::engine::{self, access, range, schedule, spin};
 use crate::machine::Ps;
 use crate::word::{self, At, Memory, Place};
 use lockswap_platform::window::LONGEST;
@@ -143,15 +143,15 @@ impl Platform for Sim {
         let place = Location::caller();
         let mut waits = false;
         loop {
-            engine::begin_condition();
+            spin::begin_condition();
             if let Some(value) = f() {
-                engine::end_condition();
+                spin::end_condition();
                 return value;
             }
             if !std::mem::replace(&mut waits, true) {
-                engine::begin_wait(place);
+                spin::begin_wait(place);
             }
-            engine::wait_for_change(None);
+            spin::wait_for_change(None);
         }
     }
 
@@ -160,19 +160,19 @@ impl Platform for Sim {
         let place = Location::caller();
         let mut waits = false;
         loop {
-            engine::begin_condition();
+            spin::begin_condition();
             if let Some(value) = f() {
-                engine::end_condition();
+                spin::end_condition();
                 return Some(value);
             }
-            engine::end_condition();
+            spin::end_condition();
             if engine::now() >= until(deadline) {
                 return None;
             }
             if !std::mem::replace(&mut waits, true) {
-                engine::begin_wait(place);
+                spin::begin_wait(place);
             }
-            engine::wait_for_change(Some(until(deadline)));
+            spin::wait_for_change(Some(until(deadline)));
         }
     }
 
@@ -180,16 +180,16 @@ impl Platform for Sim {
     fn spin_map_bounded<R>(rounds: u32, mut f: impl FnMut() -> Option<R>) -> Option<R> {
         let end = engine::time() + Ps::from(rounds) * engine::machine().costs.pause;
         loop {
-            engine::begin_condition();
+            spin::begin_condition();
             if let Some(value) = f() {
-                engine::end_condition();
+                spin::end_condition();
                 return Some(value);
             }
             if engine::time() >= end {
-                engine::end_condition();
+                spin::end_condition();
                 return None;
             }
-            engine::watch_until(Some(end));
+            spin::watch_until(Some(end));
         }
     }
 
@@ -278,6 +278,12 @@ impl Platform for Sim {
 
     fn compute(steps: u64) {
         engine::compute(steps * STEP_CYCLES * engine::machine().costs.cycle);
+    }
+
+    fn increment_each<T>(items: &[T], times: u64, word: impl Fn(&T) -> &Self::Usize) {
+        if let Some(first) = items.first() {
+            range::increment(word(first).place(), (size_of::<T>(), items.len()), times);
+        }
     }
 
     fn keep_busy(ns: Ns) {

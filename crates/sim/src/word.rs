@@ -23,7 +23,7 @@ pub trait Memory: 'static {
 }
 
 /// The atomic integer at an address.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Place {
     pub address: usize,
     pub bytes: u8,

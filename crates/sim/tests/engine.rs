@@ -336,6 +336,46 @@ fn stores_of_a_thread_are_seen_in_order_and_at_once_by_itself() {
     assert_eq!(wrong.unwrap(), [0; 8]);
 }
 
+/// A number in a line of its own.
+#[repr(align(128))]
+struct Number(<Sim as Platform>::Usize);
+
+#[test]
+fn increments_in_one_operation_are_those_one_by_one() {
+    let one_by_one = |words: &[Number], times: u64| {
+        for word in words.iter().cycle().take(times as usize) {
+            word.0.store(word.0.load(Relaxed).wrapping_add(1), Relaxed);
+        }
+    };
+    let at_once = |words: &[Number], times: u64| Sim::increment_each(words, times, |word| &word.0);
+    let slow_lines = [("core.store_buffer", "1"), ("latency.cluster.big", "400")];
+    let slices = [("scheduler.slice", "2000"), ("scheduler.start", "0")];
+    for (changes, threads) in [(&[][..], 1), (&[], 8), (&slow_lines, 8), (&slices, 24)] {
+        let run = |increment: &(dyn Fn(&[Number], u64) + Sync)| {
+            let machine = machine("apple-m1", changes);
+            let words: Vec<Number> = (0..12).map(|_| Number(AtomicInt::new(0))).collect();
+            let crew = Simulated::new(&machine, 1);
+            // No lock: increments are lost, which tells in which order loads and stores came.
+            let ends = attempt(|| {
+                let body = |number: usize| {
+                    for round in 0..20 {
+                        Sim::compute(10 * number as u64);
+                        let from = (number + round) % 8;
+                        increment(&words[from..], 3 * (number as u64 % 5) * (round as u64 % 3));
+                    }
+                    now()
+                };
+                gather(&crew, threads, Timing::lasting(1_000_000), |member| body(member.number)).0
+            });
+            let values: Vec<usize> = words.iter().map(|word| word.0.load(Relaxed)).collect();
+            (ends.unwrap(), values, crew.totals())
+        };
+        let (single, range) = (run(&one_by_one), run(&at_once));
+        assert_eq!(single, range, "{changes:?}");
+        assert!(threads == 1 || single.2.misses > 200, "they must meet: {:?}", single.2);
+    }
+}
+
 #[test]
 fn deadlines_are_kept() {
     let machine = machine("hikey970", &[]);

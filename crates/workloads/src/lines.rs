@@ -32,9 +32,7 @@ pub fn lines<P: Platform>(count: usize) -> Box<[Line<P>]> {
 /// Increments the first `touches` of `lines`, and again from the first when there are more touches than lines.
 #[inline]
 pub fn touch<P: Platform>(lines: &[Line<P>], touches: u64) {
-    for line in lines.iter().cycle().take(touches as usize) {
-        line.increment();
-    }
+    P::increment_each(lines, touches, |line| &line.0);
 }
 
 /// Checks that `lines` hold the increments that all threads made.

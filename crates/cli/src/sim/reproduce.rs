@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use lockswap_experiment::claims::golden::Golden;
 use lockswap_experiment::claims::output::{csv, full_page, json, page};
-use lockswap_experiment::claims::{claims, Claim, Examination, Outcome};
+use lockswap_experiment::claims::{claims, Claim, Examination, Outcome, Runs};
 use lockswap_experiment::host::today;
-use lockswap_experiment::simulated::{run_each, Row};
+use lockswap_experiment::simulated::{run_more, Row};
 use lockswap_study::export::{Format, OutputFile};
 use lockswap_study::runner::Interrupt;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -38,7 +38,7 @@ pub struct ReproduceArgs {
     /// Claims whose names begin so: cna, ron, shfl, m1, cna-70
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// Runs of each number, with seeds from 1 on
+    /// Runs of each number at the most, with seeds from 1 on: 3, and twice as many until its interval is narrow
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     seeds: u32,
     /// Numbers that the claims had before, instead of those that this program was built with
@@ -123,9 +123,8 @@ pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> anyhow::Result<ExitCode
     let accepting = args.write_golden.as_deref().map(Accepting::prepare).transpose()?;
     let mut files = Outputs::prepare(output, &["json", "csv", "md", "html"])?;
     let examination = Examination::of(chosen, args.seeds);
-    let runs = examination.runs();
-    let mut finish = |rows: &[Option<Row>]| -> anyhow::Result<bool> {
-        let outcomes = examination.outcomes(&runs, rows);
+    let mut finish = |runs: &Runs<'_>, rows: &[Option<Row>]| -> anyhow::Result<bool> {
+        let outcomes = examination.outcomes(runs, rows);
         match output.format.data() {
             None => terminal::print(&shown(&page(&outcomes, args.seeds)))?,
             Some(format) => print_data(&render(format, &outcomes, args.seeds)?)?,
@@ -137,21 +136,29 @@ pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> anyhow::Result<ExitCode
         Ok(files.tell())
     };
     let interrupt = Interrupt::on(&[SIGINT, SIGTERM, SIGHUP])?;
+    let mut runs = examination.first_runs();
     let bar = bar(runs.jobs.len() as u64);
-    let rows = run_each(&runs.jobs, starting(&bar), |rows| {
-        bar.set_position(rows.iter().flatten().count() as u64);
-        if let Some(signal) = interrupt.signal() {
-            bar.finish_and_clear();
-            if examination.outcomes(&runs, rows).is_empty() {
-                give_up(signal, "no claim had been simulated to its end");
+    let mut rows = Vec::new();
+    loop {
+        rows = run_more(&runs.jobs, rows, starting(&bar), |rows| {
+            bar.set_position(rows.iter().flatten().count() as u64);
+            if let Some(signal) = interrupt.signal() {
+                bar.finish_and_clear();
+                if examination.outcomes(&runs, rows).is_empty() {
+                    give_up(signal, "no claim had been simulated to its end");
+                }
+                finish(&runs, rows)?;
+                give_up(signal, "the table shows the claims that were simulated until then");
             }
-            finish(rows)?;
-            give_up(signal, "the table shows the claims that were simulated until then");
+            anyhow::Ok(())
+        })?;
+        if !examination.add_runs(&mut runs, &rows) {
+            break;
         }
-        anyhow::Ok(())
-    })?;
+        bar.set_length(runs.jobs.len() as u64);
+    }
     bar.finish_and_clear();
-    let written = finish(&rows)?;
+    let written = finish(&runs, &rows)?;
     let outcomes = examination.outcomes(&runs, &rows);
     match accepting {
         Some(accepting) => accepting.write(&outcomes)?,

@@ -7,6 +7,7 @@ use lockswap_study::summary::Judgement;
 
 use super::changes::{changes, reason, Basis};
 use super::judge::{errors, Errors, NEAR, SLACK};
+use super::seeds::{FEWEST, PRECISION};
 use super::{Outcome, Relation};
 
 /// Everything.
@@ -222,6 +223,17 @@ fn cells(outcome: &Outcome<'_>) -> [String; 8] {
     ]
 }
 
+/// Of how many seeds the numbers are means.
+fn means(most: u32) -> String {
+    if most <= FEWEST {
+        return format!("mean of {most} seeds");
+    }
+    format!(
+        "mean of {FEWEST} to {most} seeds, as many as its 95 % interval takes to reach {:.0} % of it to either side at most",
+        100.0 * PRECISION
+    )
+}
+
 /// What stands below the tables, a paragraph each.
 fn notes(outcomes: &[Outcome<'_>], seeds: u32) -> Vec<String> {
     let agreeing = |wanted: &dyn Fn(&Outcome<'_>) -> bool| {
@@ -235,8 +247,9 @@ fn notes(outcomes: &[Outcome<'_>], seeds: u32) -> Vec<String> {
     let mut notes = vec![
         format!(
             "{agree} of {} claims agree, of which {structural} are structural; {blind} of the {all_blind} unfitted ones; \
-             mean of {seeds} seeds. ratio: simulated / paper.",
-            outcomes.len()
+             {}. ratio: simulated / paper.",
+            outcomes.len(),
+            means(seeds)
         ),
         format!(
             "A claim agrees if it is at most {NEAR:.2} times off, either way; a bound (>=, <=) may be missed by {SLACK:.2} \

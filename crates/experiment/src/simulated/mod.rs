@@ -9,6 +9,7 @@ pub mod output;
 pub mod plan;
 pub mod points;
 
+use std::cmp::Reverse;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
@@ -40,23 +41,37 @@ const LOOK: Duration = Duration::from_millis(100);
 pub fn run_each<E>(
     jobs: &[Job<'_>],
     starting: impl Fn(&Job<'_>) + Sync,
+    look: impl FnMut(&[Option<Row>]) -> Result<(), E>,
+) -> Result<Vec<Option<Row>>, E> {
+    run_more(jobs, Vec::new(), starting, look)
+}
+
+/// The same, but the first runs have been made: `rows` is what they gave.
+///
+/// # Errors
+/// As above.
+pub fn run_more<E>(
+    jobs: &[Job<'_>],
+    mut rows: Vec<Option<Row>>,
+    starting: impl Fn(&Job<'_>) + Sync,
     mut look: impl FnMut(&[Option<Row>]) -> Result<(), E>,
 ) -> Result<Vec<Option<Row>>, E> {
+    let order = longest_first(jobs, rows.len());
     let next = AtomicUsize::new(0);
-    let mut rows: Vec<Option<Row>> = jobs.iter().map(|_| None).collect();
-    let workers = std::thread::available_parallelism().map_or(1, |n| n.get()).min(jobs.len().max(1));
+    rows.resize_with(jobs.len(), || None);
+    let workers = std::thread::available_parallelism().map_or(1, |n| n.get()).min(order.len().max(1));
     std::thread::scope(|scope| {
         let (sender, finished) = mpsc::channel();
         for _ in 0..workers {
-            let (next, starting, sender) = (&next, &starting, sender.clone());
+            let (order, next, starting, sender) = (&order, &next, &starting, sender.clone());
             scope.spawn(move || loop {
                 // Relaxed: each job is taken once; the channel publishes the results.
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                let Some(job) = jobs.get(index) else { break };
+                let Some(index) = order.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
+                let job = &jobs[*index];
                 starting(job);
                 let (lock, threads) = (job.lock.to_owned(), job.workload.threads() as u32);
                 let row = Row { lock, threads, workload: job.workload.clone(), seed: job.seed, outcome: job.run() };
-                if sender.send((index, row)).is_err() {
+                if sender.send((*index, row)).is_err() {
                     break;
                 }
             });
@@ -72,4 +87,37 @@ pub fn run_each<E>(
         }
     })?;
     Ok(rows)
+}
+
+/// The jobs behind the first `made` ones in the order in which they are begun: those that simulate the longest time first,
+/// and of these the ones with the most threads, so that no CPU waits for a long one in the end.
+fn longest_first(jobs: &[Job<'_>], made: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (made..jobs.len()).collect();
+    order.sort_by_key(|index| {
+        let workload = &jobs[*index].workload;
+        Reverse((workload.timing().duration, workload.threads()))
+    });
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockswap_sim::Machine;
+
+    #[test]
+    fn long_runs_are_begun_first_and_results_keep_the_order_of_the_jobs() {
+        let machine = Machine::built_in("apple-m1", &[]).unwrap();
+        let job = |threads: usize, duration: u64| {
+            let workload = Workload::named("counter").unwrap().with(threads, duration);
+            Job { machine: &machine, workload, lock: "ticket", seed: 1 }
+        };
+        let jobs = [job(1, 1_000), job(2, 3_000), job(3, 2_000), job(4, 3_000), job(5, 1_000), job(6, 1_000)];
+        assert_eq!(longest_first(&jobs, 0), [3, 1, 2, 5, 4, 0]);
+        assert_eq!(longest_first(&jobs, 2), [3, 2, 5, 4]);
+        let rows = run_each::<()>(&jobs[..2], |_| (), |_| Ok(())).unwrap();
+        let rows = run_more::<()>(&jobs, rows, |job| assert!(job.workload.threads() > 2), |_| Ok(())).unwrap();
+        let threads: Vec<u32> = rows.into_iter().map(|row| row.unwrap().threads).collect();
+        assert_eq!(threads, [1, 2, 3, 4, 5, 6]);
+    }
 }

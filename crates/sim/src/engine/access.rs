@@ -3,7 +3,7 @@
 
 use super::memory::Sort;
 use super::stores::Pending;
-use super::{engine, settle, Doing, NOBODY};
+use super::{engine, settle, Doing, Engine, NOBODY};
 use crate::coroutines::leave;
 use crate::machine::Ps;
 use crate::word::Place;
@@ -20,7 +20,7 @@ fn wait_to_write(index: usize) -> bool {
     true
 }
 
-/// Brings the current thread a copy of a line that it has sent for since `sent`; on return it has come.
+/// Brings the current thread a copy of a line that it has sent for at `sent`; on return it has come.
 fn fetch(index: usize, sent: Ps) {
     let engine = engine();
     if engine.is_free(index) {
@@ -34,97 +34,135 @@ fn fetch(index: usize, sent: Ps) {
 
 /// Waits until the current thread's stores have been served.
 fn wait_for_stores() {
-    let thread = engine().me();
-    if !thread.stores.is_empty() {
-        thread.draining = true;
-        thread.doing = Doing::Missing;
+    if engine().drains() {
         leave();
     }
-    let engine = engine();
-    let done = engine.me().last_commit;
-    if done > engine.now {
-        engine.now = done;
+    if engine().catches_up() {
         settle();
+    }
+}
+
+/// A load that waits for its line, which has this number.
+#[derive(Clone, Copy)]
+pub(super) struct Fetch(usize);
+
+impl Engine {
+    /// Whether stores of the current thread wait for their lines; if so, it goes on when they have been served.
+    pub(super) fn drains(&mut self) -> bool {
+        let thread = self.me();
+        let waits = !thread.stores.is_empty();
+        if waits {
+            thread.draining = true;
+            thread.doing = Doing::Missing;
+        }
+        waits
+    }
+
+    /// Passes the time until the current thread's last store is visible; whether there was any.
+    pub(super) fn catches_up(&mut self) -> bool {
+        let done = self.me().last_commit;
+        let passes = done > self.now;
+        self.now = self.now.max(done);
+        passes
+    }
+
+    /// Loads, at a time before which nothing else happens. If the line must come first, the current thread goes on when it
+    /// has come, and the load ends then.
+    pub(super) fn begin_load(&mut self, place: Place) -> Result<u64, Fetch> {
+        self.operations += 1;
+        let index = self.line_of(place.address);
+        let (core, me) = (self.core(), self.current);
+        let line = &self.lines[index];
+        let forwarded = |pending: &Pending| pending.thread == me && pending.address == place.address;
+        if line.copies.contains(core) || line.pending.iter().any(forwarded) {
+            if line.owner == core {
+                self.now = self.now.max(line.arrives);
+            }
+            self.now = self.usable(index, self.threads[me as usize].cpu, self.now);
+            return Ok(self.loaded(index, place));
+        }
+        let sent = self.sent_for(place.address);
+        if !self.is_free(index) {
+            self.enqueue(index, me, Sort::Read);
+            self.me().doing = Doing::Missing;
+            return Err(Fetch(index));
+        }
+        // The value is that of the moment at which the request is served.
+        self.now = self.serve_read(index, core, sent);
+        Ok(self.end_load(place, Fetch(index)))
+    }
+
+    /// Ends a load whose line has come.
+    #[inline]
+    pub(super) fn end_load(&mut self, place: Place, Fetch(line): Fetch) -> u64 {
+        self.has_come(place, self.value(line, place));
+        self.loaded(line, place)
+    }
+
+    /// The value at `place`, whose line the core has; to load it takes time.
+    #[inline]
+    fn loaded(&mut self, line: usize, place: Place) -> u64 {
+        self.note(line);
+        self.now += self.access(self.machine.costs.hit);
+        self.value(line, place)
+    }
+
+    /// Stores through the store buffer, at a time before which nothing else happens; whether that is too full to go on.
+    pub(super) fn begin_store(&mut self, place: Place, value: u64) -> bool {
+        self.operations += 1;
+        let index = self.line_of(place.address);
+        let (core, me) = (self.core(), self.current);
+        let owned = self.may_use(index, core);
+        let mut full = false;
+        let sent = self.sent_to_write(place.address);
+        if self.me().stores.is_empty() && (owned || self.is_free_for(index, core)) {
+            self.set_value(index, place, value);
+            if owned && self.me().last_commit <= self.now {
+                let line = &mut self.lines[index];
+                line.version = line.version.wrapping_add(1);
+                let at = line.arrives.max(self.now);
+                self.note_write(index, self.threads[me as usize].cpu, at);
+                self.notify(index, at);
+            } else {
+                self.complete_store(index, me, sent);
+            }
+        } else {
+            let before = self.value_for_others(index, place);
+            let line = &mut self.lines[index];
+            line.pending.push(Pending { thread: me, address: place.address, value });
+            if !line.committed.iter().any(|(address, _)| *address == place.address) {
+                line.committed.push((place.address, before));
+            }
+            place.write(value);
+            let stores = &mut self.me().stores;
+            stores.push_back((index as u32, place, sent));
+            let waiting = stores.len();
+            if waiting == 1 {
+                self.drain(me);
+            }
+            full = waiting > self.machine.costs.store_buffer;
+        }
+        self.now += self.access(self.machine.costs.hit);
+        full
     }
 }
 
 /// Reads.
 pub fn load(place: Place) -> u64 {
     settle();
-    let engine = engine();
-    engine.operations += 1;
-    let index = engine.line_of(place.address);
-    let (core, me) = (engine.core(), engine.current);
-    let has_copy = engine.lines[index].copies.contains(core);
-    let forwarded = |pending: &Pending| pending.thread == me && pending.address == place.address;
-    if !has_copy && !engine.lines[index].pending.iter().any(forwarded) {
-        let sent = engine.sent_for(place.address);
-        let value = if engine.is_free(index) {
-            // The value is that of the moment at which the request is served.
-            let value = engine.value(index, place);
-            engine.note(index);
-            engine.now = engine.serve_read(index, core, sent);
-            value
-        } else {
-            fetch(index, sent);
-            let engine = self::engine();
-            engine.note(index);
-            engine.value(index, place)
-        };
-        let engine = self::engine();
-        engine.loaded(place, value);
-        engine.now += engine.access(engine.machine.costs.hit);
-        return value;
+    match engine().begin_load(place) {
+        Ok(value) => value,
+        Err(fetch) => {
+            leave();
+            engine().end_load(place, fetch)
+        }
     }
-    if engine.lines[index].owner == core {
-        engine.now = engine.now.max(engine.lines[index].arrives);
-    }
-    engine.now = engine.usable(index, engine.threads[me as usize].cpu, engine.now);
-    let value = engine.value(index, place);
-    engine.note(index);
-    engine.now += engine.access(engine.machine.costs.hit);
-    value
 }
 
 /// Writes, through the store buffer.
 pub fn store(place: Place, value: u64) {
     settle();
-    let engine = engine();
-    engine.operations += 1;
-    let index = engine.line_of(place.address);
-    let (core, me) = (engine.core(), engine.current);
-    let owned = engine.may_use(index, core);
-    let mut full = false;
-    let sent = engine.sent_to_write(place.address);
-    if engine.me().stores.is_empty() && (owned || engine.is_free_for(index, core)) {
-        engine.set_value(index, place, value);
-        if owned && engine.me().last_commit <= engine.now {
-            let line = &mut engine.lines[index];
-            line.version = line.version.wrapping_add(1);
-            let at = line.arrives.max(engine.now);
-            engine.note_write(index, engine.threads[me as usize].cpu, at);
-            engine.notify(index, at);
-        } else {
-            engine.complete_store(index, me, sent);
-        }
-    } else {
-        let before = engine.value_for_others(index, place);
-        let line = &mut engine.lines[index];
-        line.pending.push(Pending { thread: me, address: place.address, value });
-        if !line.committed.iter().any(|(address, _)| *address == place.address) {
-            line.committed.push((place.address, before));
-        }
-        place.write(value);
-        let stores = &mut engine.me().stores;
-        stores.push_back((index as u32, place, sent));
-        let waiting = stores.len();
-        if waiting == 1 {
-            engine.drain(me);
-        }
-        full = waiting > engine.machine.costs.store_buffer;
-    }
-    engine.now += engine.access(engine.machine.costs.hit);
-    if full {
+    if engine().begin_store(place, value) {
         wait_for_stores();
     }
 }

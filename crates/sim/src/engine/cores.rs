@@ -5,26 +5,31 @@ pub const MAX_CORES: usize = 512;
 
 /// A set of cores.
 #[derive(Clone, Copy, Default)]
-pub struct CoreSet([u64; MAX_CORES / 64]);
+pub struct CoreSet {
+    cores: [u64; MAX_CORES / 64],
+    len: u32,
+}
 
 impl CoreSet {
-    /// The set of `core` alone.
-    pub fn only(core: u32) -> Self {
-        let mut set = Self::default();
-        set.insert(core);
-        set
+    /// Leaves `core` alone in the set.
+    pub fn keep_only(&mut self, core: u32) {
+        self.cores.fill(0);
+        self.cores[core as usize / 64] = 1 << (core % 64);
+        self.len = 1;
     }
 
     pub fn insert(&mut self, core: u32) {
-        self.0[core as usize / 64] |= 1 << (core % 64);
+        self.len += u32::from(!self.contains(core));
+        self.cores[core as usize / 64] |= 1 << (core % 64);
     }
 
     #[inline]
     pub fn contains(&self, core: u32) -> bool {
-        self.0[core as usize / 64] & 1 << (core % 64) != 0
+        self.cores[core as usize / 64] & 1 << (core % 64) != 0
     }
 
+    #[inline]
     pub fn len(&self) -> u32 {
-        self.0.iter().map(|word| word.count_ones()).sum()
+        self.len
     }
 }

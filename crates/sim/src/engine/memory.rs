@@ -104,7 +104,7 @@ impl Line {
     fn goes_to(&mut self, core: u32, cluster: u32) {
         self.owner = core;
         self.dirty = false;
-        self.copies = CoreSet::only(core);
+        self.copies.keep_only(core);
         self.clusters = 1 << cluster;
         self.version = self.version.wrapping_add(1);
     }
@@ -112,12 +112,18 @@ impl Line {
 
 impl Engine {
     /// The line of `address`, numbered in the order of first touches.
+    #[inline]
     pub fn line_of(&mut self, address: usize) -> usize {
         let key = address >> 6;
-        let slot = &mut self.recent[key % super::RECENT];
+        let slot = self.recent[key % super::RECENT];
         if slot.0 == key {
             return slot.1 as usize;
         }
+        self.find_line(key)
+    }
+
+    #[inline(never)]
+    fn find_line(&mut self, key: usize) -> usize {
         let found = match self.numbers.get(&key) {
             Some(number) => *number,
             None => {
@@ -132,6 +138,7 @@ impl Engine {
     }
 
     /// A miss's latency as it is this time: no two are alike, and without that threads can fall into step for ever.
+    #[inline]
     fn this_time(&mut self, latency: Ps) -> Ps {
         let spread = (latency * self.machine.costs.jitter) >> 10;
         latency - spread + self.random.below(2 * spread + 1)
@@ -265,6 +272,7 @@ impl Engine {
     }
 
     /// Notes that `cpu` has written to a line that it has for itself at `at`.
+    #[inline]
     pub(super) fn note_write(&mut self, index: usize, cpu: u32, at: Ps) {
         let line = &mut self.lines[index];
         line.writer = cpu;
@@ -275,6 +283,7 @@ impl Engine {
 
     /// When `cpu`, whose core has a line, can use it from `now` on: what another hardware thread of the core has just
     /// written needs its time.
+    #[inline]
     pub(super) fn usable(&self, index: usize, cpu: u32, now: Ps) -> Ps {
         let line = &self.lines[index];
         if line.for_siblings <= now || line.writer == cpu {
@@ -289,10 +298,14 @@ impl Engine {
     }
 
     /// Tells those who watch a line that it has changed hands or content; the new state is there at `at`.
+    #[inline]
     pub(super) fn notify(&mut self, index: usize, at: Ps) {
-        if self.lines[index].watchers.is_empty() {
-            return;
+        if !self.lines[index].watchers.is_empty() {
+            self.notify_watchers(index, at);
         }
+    }
+
+    fn notify_watchers(&mut self, index: usize, at: Ps) {
         let mut watchers = std::mem::take(&mut self.lines[index].watchers);
         let pause = self.machine.costs.pause;
         for (number, token) in watchers.drain(..) {
@@ -316,16 +329,19 @@ impl Engine {
     }
 
     /// Whether a core other than `core` has asked for a line.
+    #[inline]
     fn is_wanted(&self, index: usize, core: u32) -> bool {
         self.lines[index].queue.iter().any(|request| request.core != core && request.made <= self.now)
     }
 
     /// Whether a request that is made now is served now.
+    #[inline]
     pub(super) fn is_free(&self, index: usize) -> bool {
         self.lines[index].busy_until <= self.now && !self.is_wanted(index, NOBODY)
     }
 
     /// Whether a store of `core` can be served: the line is free, or on its way to that very core.
+    #[inline]
     pub(super) fn is_free_for(&self, index: usize, core: u32) -> bool {
         let line = &self.lines[index];
         !self.is_wanted(index, NOBODY) && (line.busy_until <= self.now || line.served == core)
@@ -359,6 +375,7 @@ impl Engine {
     }
 
     /// Whether `core` has a line for itself and may use it now: once it is free, it goes on to other cores that want it.
+    #[inline]
     pub(super) fn may_use(&self, index: usize, core: u32) -> bool {
         let line = &self.lines[index];
         line.owner == core && (line.busy_until >= self.now || !self.is_wanted(index, core))
@@ -476,6 +493,7 @@ impl Engine {
     }
 
     /// Notes that the condition under evaluation depends on a line.
+    #[inline]
     pub(super) fn note(&mut self, index: usize) {
         let thread = &mut self.threads[self.current as usize];
         if thread.in_condition && !thread.watched.iter().any(|(line, _)| *line == index as u32) {

@@ -10,7 +10,9 @@ pub mod memory;
 mod overlap;
 mod pace;
 mod random;
+pub mod range;
 pub mod schedule;
+pub mod spin;
 mod stores;
 
 use crate::coroutines::{leave, Coroutines};
@@ -19,7 +21,9 @@ use crate::word::Place;
 use events::{Events, Kind};
 use memory::Line;
 use random::Random;
+use range::Range;
 use rustc_hash::FxHashMap;
+use spin::Patience;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::Location;
@@ -61,6 +65,8 @@ pub struct Thread {
     pub doing: Doing,
     pub cpu: u32,
     pub core: u32,
+    /// The kind of its core.
+    kind: u32,
     /// Whether it has its CPU.
     on_cpu: bool,
     /// Changes whenever the thread goes on, which voids its events and watches.
@@ -98,13 +104,8 @@ pub struct Thread {
     place: Option<&'static Location<'static>>,
     /// When its current wait began to spin.
     pub patience: Patience,
-}
-
-/// How far a spinning wait has gone.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Patience {
-    since: Ps,
-    nap: Ps,
+    /// The words that it increments.
+    range: Range,
 }
 
 pub struct Engine {
@@ -206,8 +207,8 @@ impl Engine {
 
     /// The CPU of the current thread.
     #[inline]
-    pub fn here(&self) -> Cpu {
-        self.machine.cpus[self.threads[self.current as usize].cpu as usize]
+    pub fn here(&self) -> &Cpu {
+        &self.machine.cpus[self.threads[self.current as usize].cpu as usize]
     }
 
     #[inline]
@@ -222,6 +223,16 @@ impl Engine {
     #[inline]
     pub fn me(&mut self) -> &mut Thread {
         &mut self.threads[self.current as usize]
+    }
+
+    /// Whether nothing happens before the current thread's time, and it has a CPU; if not, it goes on when that is so.
+    #[inline]
+    fn settles(&mut self) -> bool {
+        if self.me().on_cpu && self.events.next_at >= self.now {
+            return true;
+        }
+        self.wake(self.current, self.now);
+        false
     }
 
     /// Lets a thread that waits go on at `at`, or as soon as it has a CPU.
@@ -268,14 +279,7 @@ impl Engine {
 /// Lets everything happen that comes before the current thread's time, and waits for a CPU if it has none.
 #[inline]
 fn settle() {
-    loop {
-        let engine = engine();
-        let on_cpu = engine.me().on_cpu;
-        if on_cpu && engine.events.next_at >= engine.now {
-            return;
-        }
-        let (now, current) = (engine.now, engine.current);
-        engine.wake(current, now);
+    while !engine().settles() {
         leave();
     }
 }
@@ -326,7 +330,7 @@ pub fn now() -> Ps {
 /// Where the current thread runs.
 pub fn cpu() -> (u32, Cpu) {
     let engine = engine();
-    (engine.me().cpu, engine.here())
+    (engine.me().cpu, *engine.here())
 }
 
 /// The machine.
@@ -349,98 +353,12 @@ pub fn line_number(address: usize) -> usize {
     engine().line_of(address)
 }
 
-/// Starts the evaluation of a condition.
-pub fn begin_condition() {
-    let thread = engine().me();
-    thread.watched.clear();
-    thread.in_condition = true;
-    thread.wrote = false;
-    thread.yielded = false;
-}
-
-/// Ends the evaluation of a condition.
-pub fn end_condition() {
-    engine().me().in_condition = false;
-}
-
-/// Starts a wait: its patience is new.
-pub fn begin_wait(place: &'static Location<'static>) {
-    let engine = engine();
-    let now = engine.now;
-    let thread = engine.me();
-    thread.place = Some(place);
-    thread.patience = Patience { since: now, nap: 0 };
-}
-
-/// Waits after a condition did not hold, until it may hold or `until` has come.
-pub fn wait_for_change(until: Option<Ps>) {
-    end_condition();
-    let mut until = until;
-    if engine().machine.costs.patience {
-        settle();
-        match schedule::patience(until) {
-            Some(stage_ends) => until = Some(until.map_or(stage_ends, |until| until.min(stage_ends))),
-            None => return,
-        }
-    }
-    watch_until(until);
-}
-
 /// The virtual time, ps, without looking at a clock; 0 outside a simulation.
 pub fn time() -> Ps {
     if !is_running() {
         return 0;
     }
     engine().now
-}
-
-/// Watches what the condition has read, until that changes or `until` has come.
-pub fn watch_until(until: Option<Ps>) {
-    end_condition();
-    let engine = engine();
-    let Thread { wrote, yielded, .. } = *engine.me();
-    // A condition that writes takes the line again and again; only while nobody else has it does that change nothing.
-    let still_there = !wrote || engine.owns_watched();
-    if yielded || !still_there || !engine.watch() {
-        let pause = engine.access(engine.machine.costs.pause);
-        pass(pause);
-        return;
-    }
-    let (current, now) = (engine.current, engine.now);
-    let thread = engine.me();
-    thread.doing = Doing::Watching;
-    thread.not_before = now;
-    let (token, on_cpu) = (thread.token, thread.on_cpu);
-    if on_cpu {
-        engine.set_load(current as usize, Load::Spinning);
-    }
-    if let Some(until) = until {
-        let at = until.max(engine.now);
-        engine.events.push(at, Kind::Thread, current, token);
-    }
-    leave();
-    look_ahead_anew();
-    let engine = self::engine();
-    if engine.me().doing == Doing::Watching {
-        // The time is over.
-        let current = engine.current as usize;
-        engine.threads[current].doing = Doing::Running;
-        engine.set_load(current, Load::Busy);
-    }
-}
-
-impl Thread {
-    /// Whether it watches one line, which it only reads, and has a CPU.
-    fn is_reader(&self) -> bool {
-        self.on_cpu && self.watched.len() == 1 && !self.wrote
-    }
-}
-
-impl Engine {
-    fn owns_watched(&self) -> bool {
-        let me = &self.threads[self.current as usize];
-        me.watched.iter().all(|(line, _)| self.lines[*line as usize].owner == me.core)
-    }
 }
 
 /// Runs the bodies as virtual threads of `machine`, the i-th one where the machine places it; returns when all have
@@ -508,7 +426,7 @@ fn resume_all(coroutines: &mut Coroutines<'_>, mut left: usize, alarm: &dyn Fn()
         if state.doing == Doing::Missing {
             state.doing = Doing::Running;
         }
-        if coroutines.resume(thread as usize) {
+        if engine.increments() && coroutines.resume(thread as usize) {
             self::engine().ends(thread);
             left -= 1;
         }

@@ -69,8 +69,8 @@ impl Engine {
         }
     }
 
-    /// The current thread has loaded `value` from a line that had to come.
-    pub(super) fn loaded(&mut self, place: Place, value: u64) {
+    /// A line has come to the current thread, which loads `value` from it.
+    pub(super) fn has_come(&mut self, place: Place, value: u64) {
         let now = self.now;
         let ahead = &mut self.me().ahead;
         if place.bytes == 4 {

@@ -1,20 +1,21 @@
 //! How fast a CPU is: its kind, and what the other hardware threads of its core do.
 
-use super::{Engine, Load};
+use super::{Engine, Load, Thread};
 use crate::machine::Ps;
 
 impl Engine {
     /// A cost of the own cache, on the current CPU.
     #[inline]
     pub fn access(&self, cost: Ps) -> Ps {
-        let here = self.here();
-        self.beside_sibling(here.core, (cost * self.machine.kinds[here.kind as usize].access) >> 10)
+        let Thread { core, kind, .. } = self.threads[self.current as usize];
+        self.beside_sibling(core, (cost * self.machine.kinds[kind as usize].access) >> 10)
     }
 
     /// A cost of computing, on the current CPU.
+    #[inline]
     pub fn compute(&self, cost: Ps) -> Ps {
-        let here = self.here();
-        self.beside_sibling(here.core, (cost * self.machine.kinds[here.kind as usize].compute) >> 10)
+        let Thread { core, kind, .. } = self.threads[self.current as usize];
+        self.beside_sibling(core, (cost * self.machine.kinds[kind as usize].compute) >> 10)
     }
 
     #[inline]

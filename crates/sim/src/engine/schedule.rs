@@ -4,7 +4,9 @@
 //! one that waits elsewhere, where the machine file allows that.
 
 use super::events::Kind;
-use super::{compute, engine, pass, settle, Doing, Engine, Load, Patience, Thread, NOBODY};
+use super::range::Range;
+use super::spin::Patience;
+use super::{compute, engine, pass, settle, Doing, Engine, Load, Thread, NOBODY};
 use crate::coroutines::leave;
 use crate::machine::Ps;
 use lockswap_platform::patience::{LONGEST_NAP, NAP_AFTER, SHORTEST_NAP, SPIN_ROUNDS};
@@ -34,6 +36,7 @@ impl Engine {
             doing: Doing::Running,
             cpu,
             core: self.machine.cpus[cpu as usize].core,
+            kind: self.machine.cpus[cpu as usize].kind,
             on_cpu: false,
             token: 0,
             event_at: None,
@@ -55,6 +58,7 @@ impl Engine {
             ahead: super::overlap::Ahead::default(),
             place: None,
             patience: Patience::default(),
+            range: Range::default(),
         });
         self.give(number as u32, cpu, 0);
     }
@@ -64,6 +68,7 @@ impl Engine {
         let state = &mut self.threads[thread as usize];
         state.cpu = cpu;
         state.core = self.machine.cpus[cpu as usize].core;
+        state.kind = self.machine.cpus[cpu as usize].kind;
         if self.cpus[cpu as usize].current == NOBODY {
             self.switch_in(thread, cpu, switch);
             return;

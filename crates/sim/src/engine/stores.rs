@@ -17,6 +17,7 @@ pub struct Pending {
 
 impl Engine {
     /// What the current thread sees at `place`.
+    #[inline]
     pub(super) fn value(&self, line: usize, place: Place) -> u64 {
         let line = &self.lines[line];
         if line.committed.is_empty() {
@@ -31,6 +32,7 @@ impl Engine {
     }
 
     /// Writes what everybody sees at `place`.
+    #[inline]
     pub(super) fn set_value(&mut self, line: usize, place: Place, value: u64) {
         match self.lines[line].committed.iter_mut().find(|(address, _)| *address == place.address) {
             Some((_, committed)) => *committed = value,

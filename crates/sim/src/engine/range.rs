@@ -1,0 +1,121 @@
+//! Words that a thread increments one after the other, as critical sections do. The engine does it without the thread's
+//! coroutine, which goes on when all have been incremented: what other threads do meanwhile costs no switch between stacks.
+//! Each word is loaded and stored as by [`super::access`].
+
+use super::access::Fetch;
+use super::{engine, Engine};
+use crate::coroutines::leave;
+use crate::word::Place;
+
+/// The words that remain.
+#[derive(Default)]
+pub struct Range {
+    /// The first word.
+    first: Place,
+    /// The distance of the words, bytes.
+    stride: usize,
+    /// How many words there are.
+    words: usize,
+    /// The number of the next one.
+    next: usize,
+    /// How many increments remain.
+    left: u64,
+    step: Step,
+}
+
+/// With what a word goes on.
+#[derive(Clone, Copy, Default)]
+enum Step {
+    /// It is loaded.
+    #[default]
+    Load,
+    /// Its line has come, and the load ends.
+    Loaded(Fetch),
+    /// What is one more than that is stored.
+    Store(u64),
+    /// The store buffer was full, and all stores have been served.
+    Drained,
+    /// They are visible, too.
+    Visible,
+}
+
+impl Range {
+    fn place(&self) -> Place {
+        Place { address: self.first.address + self.next * self.stride, ..self.first }
+    }
+
+    /// Goes on to the next word.
+    fn advance(&mut self) {
+        self.step = Step::Load;
+        self.left -= 1;
+        self.next += 1;
+        if self.next == self.words {
+            self.next = 0;
+        }
+    }
+}
+
+/// Increments `words` words, which are `stride` bytes from each other, one after the other and again from the first,
+/// `times` in all.
+pub fn increment(first: Place, (stride, words): (usize, usize), times: u64) {
+    if words > 0 {
+        let engine = engine();
+        engine.me().range = Range { first, stride, words, next: 0, left: times, step: Step::Load };
+        if !engine.increments() {
+            leave();
+        }
+    }
+}
+
+impl Engine {
+    /// Goes on with the words that the current thread increments; whether none is left.
+    pub(super) fn increments(&mut self) -> bool {
+        while self.me().range.left > 0 {
+            let place = self.me().range.place();
+            match self.step(place, self.threads[self.current as usize].range.step) {
+                Ok(()) => self.me().range.advance(),
+                Err(step) => {
+                    self.me().range.step = step;
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Increments a word from `step` on. If it has to wait: the step with which it goes on.
+    #[inline]
+    fn step(&mut self, place: Place, step: Step) -> Result<(), Step> {
+        let value = match step {
+            Step::Load => {
+                if !self.settles() {
+                    return Err(Step::Load);
+                }
+                self.begin_load(place).map_err(Step::Loaded)?
+            }
+            Step::Loaded(fetch) => self.end_load(place, fetch),
+            Step::Store(value) => value,
+            Step::Drained => return self.become_visible(),
+            Step::Visible => return if self.settles() { Ok(()) } else { Err(Step::Visible) },
+        };
+        if !self.settles() {
+            return Err(Step::Store(value));
+        }
+        let is_full = self.begin_store(place, value.wrapping_add(1));
+        if is_full && self.drains() {
+            return Err(Step::Drained);
+        }
+        if is_full {
+            return self.become_visible();
+        }
+        Ok(())
+    }
+
+    /// Waits until the stores of the current thread, which have been served, are visible.
+    fn become_visible(&mut self) -> Result<(), Step> {
+        if self.catches_up() && !self.settles() {
+            return Err(Step::Visible);
+        }
+        Ok(())
+    }
+}
