@@ -64,15 +64,16 @@ pub fn run_more<E>(
         let (sender, finished) = mpsc::channel();
         for _ in 0..workers {
             let (order, next, starting, sender) = (&order, &next, &starting, sender.clone());
-            scope.spawn(move || loop {
+            scope.spawn(move || {
                 // Relaxed: each job is taken once; the channel publishes the results.
-                let Some(index) = order.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
-                let job = &jobs[*index];
-                starting(job);
-                let (lock, threads) = (job.lock.to_owned(), job.workload.threads() as u32);
-                let row = Row { lock, threads, workload: job.workload.clone(), seed: job.seed, outcome: job.run() };
-                if sender.send((*index, row)).is_err() {
-                    break;
+                while let Some(&index) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let job = &jobs[index];
+                    starting(job);
+                    let (lock, threads) = (job.lock.to_owned(), job.workload.threads() as u32);
+                    let row = Row { lock, threads, workload: job.workload.clone(), seed: job.seed, outcome: job.run() };
+                    if sender.send((index, row)).is_err() {
+                        break;
+                    }
                 }
             });
         }
