@@ -34,7 +34,9 @@ impl Line {
     fn of(outcome: &Outcome<'_>) -> Option<Self> {
         let end = |pick: fn(f64, f64) -> f64| outcome.simulated.iter().copied().reduce(pick);
         let (claim, seeds) = (outcome.claim.id.clone(), outcome.simulated.len());
-        Some(Self { claim, seeds, mean: outcome.mean?, least: end(f64::min)?, most: end(f64::max)? })
+        let (least, most) = (end(f64::min)?, end(f64::max)?);
+        // The mean of equal numbers may be rounded to another one.
+        Some(Self { claim, seeds, mean: outcome.mean?.clamp(least, most), least, most })
     }
 
     /// Within which numbers a later mean may lie.

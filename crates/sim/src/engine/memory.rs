@@ -378,7 +378,7 @@ impl Engine {
     #[inline]
     pub(super) fn may_use(&self, index: usize, core: u32) -> bool {
         let line = &self.lines[index];
-        line.owner == core && (line.busy_until >= self.now || !self.is_wanted(index, core))
+        line.owner == core && (line.busy_until > self.now || !self.is_wanted(index, core))
     }
 
     /// Chooses who is served next of those whose requests have been made.
