@@ -36,7 +36,8 @@ fn words(reached: &Reached) -> String {
 pub fn page(found: &Findings<'_>) -> Page {
     let summary = found.summary();
     let rounds = if found.simulated { "seeds" } else { "rounds" };
-    let count = found.found.iter().map(|finding| finding.subject.rounds.len()).max().unwrap_or_default();
+    let made = |finding: &Finding| finding.subject.rounds.iter().flatten().count();
+    let count = found.found.iter().map(made).max().unwrap_or_default();
     let about = format!(
         "{} next to the best of {} locks in each of {} cells, {count} {rounds}",
         found.subject,
@@ -49,7 +50,7 @@ pub fn page(found: &Findings<'_>) -> Page {
         conclusion.push(format!("the worst cell: {} ({cell})", ratio_digits(*ratio)));
     }
     if summary.judged < found.found.len() {
-        conclusion.push(format!("{} cells have no ratio", found.found.len() - summary.judged));
+        conclusion.push(format!("cells without a ratio: {}", found.found.len() - summary.judged));
     }
     if summary.unfair > 0 {
         let what = format!("cells in which {} itself is less fair than {}", found.subject, found.cells.fairness_factor);

@@ -6,10 +6,11 @@ use crate::simulated::Row;
 use lockswap_platform::Ns;
 use lockswap_sim::{Invalid, Job, Machine};
 
-/// CPU time of a run for a millisecond of virtual time, seconds, and for each thread besides: what the cells of the program
-/// take on an AMD EPYC of 2026, on average. Locks and bodies differ by factors.
+/// CPU time of a run for a millisecond of virtual time, seconds, and for each thread besides where there are more of them than
+/// CPUs and those that wait yield again and again: what the cells of the program take on an AMD EPYC, on average. Locks and
+/// bodies differ by factors.
 const COST_PER_MS: f64 = 0.004;
-const COST_PER_THREAD_MS: f64 = 0.000_1;
+const COST_PER_THREAD_MS: f64 = 0.000_2;
 
 /// What is to be simulated.
 pub struct Plan {
@@ -57,13 +58,14 @@ impl Plan {
 
     /// How long all runs take on the CPUs of this machine, seconds, about.
     pub fn estimate(&self) -> f64 {
-        let of = |cell: &Cell| {
+        let of = |(cell, machine): (&Cell, &Machine)| {
             let virtual_ms = self.duration.unwrap_or(cell.duration) as f64 / 1e6;
-            virtual_ms * (COST_PER_MS + COST_PER_THREAD_MS * cell.threads as f64)
+            let yielding = if cell.threads > machine.cpu_count() { cell.threads as f64 } else { 0.0 };
+            virtual_ms * (COST_PER_MS + COST_PER_THREAD_MS * yielding)
         };
         let runs = (self.locks.len() * self.seeds.len()) as f64;
         let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
-        self.cells.iter().map(of).sum::<f64>() * runs / cpus as f64
+        self.cells.iter().zip(&self.machines).map(of).sum::<f64>() * runs / cpus as f64
     }
 
     /// What the runs so far say; `rows` are in the order of the jobs.
