@@ -29,7 +29,7 @@ whose fairness factor is at most 0.8: docs/regret.md.
 Examples:
   lockswap sim regret
   lockswap sim regret --lock c-bo-mcs_stp --only xeon-e5-2699v3,apple-m1/short
-  lockswap sim regret --seeds 12 --export regret.json --export regret.png
+  lockswap sim regret --seeds 2 --export regret.json --export regret.png
   lockswap sim regret --cells mine.toml --duration 1ms";
 
 /// Measures how far a lock stays behind the best one of each setting, on many machines, and draws it
@@ -48,7 +48,7 @@ pub struct RegretArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Runs of each lock in each cell, with seeds from --seed on: half of them pick the best lock, the others measure it
-    /// [default: 4; 12 give intervals]
+    /// [default: 12, the fewest that give intervals]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100))]
     seeds: Option<u32>,
 }

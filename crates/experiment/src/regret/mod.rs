@@ -141,14 +141,22 @@ impl Finding {
         Self { cell, best, regret, cpu, subject, candidates }
     }
 
-    /// Throughput over that of the best eligible lock: 1 is no regret.
+    /// Throughput over that of the best eligible lock: 1 is no regret, and 0 is the ratio of a subject that stood still.
     pub fn ratio(&self) -> Option<f64> {
-        self.regret.as_ref()?.ratio()
+        let regret = self.regret.as_ref()?;
+        regret.ratio().or_else(|| self.stood_still().then_some(0.0))
     }
 
     /// The 95 % interval of the ratio; it takes six rounds that measure.
     pub fn interval(&self) -> Option<(f64, f64)> {
-        self.regret.as_ref()?.ratio_interval()
+        let regret = self.regret.as_ref()?;
+        regret.ratio_interval().or_else(|| self.stood_still().then_some((0.0, 0.0)))
+    }
+
+    /// Whether the subject made no operation at all in a round that measures. No number says how much slower that is, and it
+    /// must not go unnoticed because of that.
+    pub fn stood_still(&self) -> bool {
+        self.subject.half(false).any(|(_, round)| round.throughput <= 0.0)
     }
 
     /// CPU time for an operation over that of the best eligible lock that blocks.
@@ -373,6 +381,10 @@ mod tests {
         assert_eq!((finding.best.as_deref(), finding.ratio().map(f64::round)), (Ok("ttas"), Some(5.0)));
         let few = Finding::of(cell("a"), runs("futex", 0.5, [1.0]), vec![runs("ttas", 0.5, [1.0])], 0.8);
         assert!(few.best.is_ok() && few.regret.is_none(), "one round picks, none measures");
+        let still =
+            Finding::of(cell("a"), runs("futex", 0.5, in_turn(5.0, 0.0)), vec![runs("ttas", 0.5, [1.0; 12])], 0.8);
+        assert_eq!((still.ratio(), still.interval()), (Some(0.0), Some((0.0, 0.0))), "it is the worst, not left out");
+        assert_eq!(Summary::of(&[still], 0.8).mean, Some(0.0));
         let none = Finding::of(cell("a"), runs("futex", 0.5, []), vec![runs("ttas", 0.5, [])], 0.8);
         assert!(none.best.expect_err("nobody").contains("no run"));
     }

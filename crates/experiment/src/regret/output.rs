@@ -128,7 +128,14 @@ fn notes(found: &Findings<'_>, rounds: &str, count: usize) -> Vec<String> {
     }
     for finding in &found.found {
         notes.extend(finding.best.as_ref().err().map(|why| format!("{}: {why}", finding.cell.id)));
-        notes.extend(found.simulated.then(|| finding.problems()).unwrap_or_default());
+        notes.extend(finding.stood_still().then(|| {
+            let Finding { cell, subject, .. } = finding;
+            format!("{}: {} made no operation in a round, which counts as a ratio of 0", cell.id, subject.lock)
+        }));
+        // Those of hardware are told for every series.
+        if found.simulated {
+            notes.extend(finding.problems());
+        }
     }
     notes.extend(found.skipped.iter().map(|(cell, why)| format!("skipped: {}: {why}", cell.id)));
     notes
@@ -163,7 +170,7 @@ pub fn draw(found: &Findings<'_>, footer: String) -> HeatMap {
         title: format!("{}: throughput next to the best lock", title(found)),
         sides: if found.simulated { "machine, threads" } else { "threads" }.to_owned(),
         across: "what the threads do".to_owned(),
-        unit: "throughput / best eligible lock's".to_owned(),
+        unit: "next to the best lock".to_owned(),
         log: true,
         names: rows.iter().map(name).collect(),
         columns,

@@ -252,6 +252,7 @@ fn legend(map: &HeatMap, scale: &Scale, paper: &dyn Paper, field: &Field) {
     }
     let widest = ticks.iter().map(|tick| length(&tick.1, TEXT)).fold(0.0, f64::max);
     let unit = cut(&map.unit, TEXT, side + ABOVE);
-    let middle = (top + side / 2.0).max(top - ABOVE + length(&unit, TEXT) / 2.0);
+    // What is longer than the cells are high begins at their end and reaches above them.
+    let middle = (top + side / 2.0).min(top + side - length(&unit, TEXT) / 2.0);
     paper.text(&unit, (left + 25.0 + widest + 14.0, middle), Anchor::Middle, TEXT, GREY, true);
 }
