@@ -1,10 +1,9 @@
 //! What `lockswap bench regret` and `lockswap sim regret` have in common: which cells are looked at.
 
 use crate::error::{UserError, USAGE};
-use crate::terminal;
+use crate::terminal::say;
 use lockswap_experiment::regret::cells::{Cell, Cells};
 use lockswap_experiment::regret::output::USED_UP;
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 /// Options about cells.
@@ -42,9 +41,4 @@ pub fn read(choice: &Choice, name: &str, text: &str) -> Result<(Cells, Vec<Cell>
         say(&format!("note: {USED_UP}"));
     }
     Ok((cells, chosen))
-}
-
-/// Prints a line on stderr, which may be closed, folded where the terminal is narrower.
-pub fn say(line: &str) {
-    let _ = writeln!(io::stderr(), "{}", terminal::fold(line, terminal::width()).trim_end());
 }

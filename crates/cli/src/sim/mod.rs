@@ -33,7 +33,7 @@ use crate::outputs::{OutputArgs, Outputs, Wanted, ALL_FORMS};
 use crate::picture::{footer, Picture};
 use crate::selection::{self, no_such_lock};
 use crate::setting::pair;
-use crate::terminal;
+use crate::terminal::{self, say};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -269,11 +269,6 @@ fn bar(steps: u64) -> ProgressBar {
 /// Shows on the bar which run begins.
 fn starting(bar: &ProgressBar) -> impl Fn(&Job<'_>) + Sync + '_ {
     |job| bar.set_message(format!("{}, {} threads", job.lock, job.workload.threads()))
-}
-
-/// Prints a line on stderr, which may be closed, folded where the terminal is narrower.
-fn say(line: &str) {
-    let _ = writeln!(io::stderr(), "{}", terminal::fold(line, terminal::width()).trim_end());
 }
 
 /// Ends the process after a signal. Nobody can stop a simulation from outside: it ends with the process.

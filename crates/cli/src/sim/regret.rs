@@ -13,12 +13,12 @@ use lockswap_study::export::Format;
 use lockswap_study::runner::Interrupt;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::{bar, check_is_simulated, give_up, print_data, shown, starting, Throttle, DURATIONS};
+use super::{bar, check_is_simulated, give_up, print_data, say, shown, starting, Throttle, DURATIONS};
 use crate::duration::within;
 use crate::error::{UserError, USAGE};
 use crate::outputs::{OutputArgs, Outputs, Wanted, ALL_FORMS};
 use crate::picture::footer;
-use crate::regret::{read, say, Choice};
+use crate::regret::{read, Choice};
 use crate::selection;
 use crate::terminal;
 
