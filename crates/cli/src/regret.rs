@@ -12,8 +12,8 @@ pub struct Choice {
     /// Cells whose names begin so
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// The held-out third of the cells instead of the others. A look at them uses them up: what is changed afterwards has
-    /// been chosen with them in view
+    /// The held-out third of the cells instead of the others. A look at them uses them up: what is changed afterwards
+    /// has been chosen with them in view
     #[arg(long)]
     pub held_out: bool,
     /// Cells of another file [default: those that are fixed in the program]

@@ -22,11 +22,12 @@ pub struct HeatMap {
     pub across: String,
     /// The values, row by row; `None` is left blank. As many as rows times columns.
     pub values: Vec<Option<f64>>,
-    /// The values at the ends of the scale of colours, which those beyond have too; the least and the greatest if not given.
+    /// The values at the ends of the scale of colours, which those beyond have too; the least and the greatest if not
+    /// given.
     pub ends: Option<(f64, f64)>,
-    /// What rows belong to, from the largest groups to the smallest, for instance NUMA nodes and then caches. A border
-    /// lies between neighbours of different groups, the thicker the larger the groups are: between rows, and in a square
-    /// between columns, too. Only in files.
+    /// What rows belong to, from the largest groups to the smallest, for instance NUMA nodes and then caches. A
+    /// border lies between neighbours of different groups, the thicker the larger the groups are: between rows, and
+    /// in a square between columns, too. Only in files.
     pub groups: Vec<Groups>,
     /// Rows in the order in which something visits them, and after the last the first: the cell of each step has a frame.
     /// Only in files, and in a square.

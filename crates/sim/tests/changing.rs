@@ -14,7 +14,8 @@ fn run(name: &str, set: &[(&str, &str)], threads: usize) -> Report {
     job.run().unwrap_or_else(|failure| panic!("{name}: {failure}")).report
 }
 
-/// Alone and nearly always away, a thread makes twice the acquisitions in the same time if its bursts are twice as long.
+/// Alone and nearly always away, a thread makes twice the acquisitions in the same time if its bursts are twice as
+/// long.
 #[test]
 fn a_thread_goes_away_after_each_burst() {
     let alone = |burst| run("bursts", &[("burst", burst), ("inside", "0"), ("outside", "0")], 1).ops as f64;

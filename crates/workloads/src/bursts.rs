@@ -1,6 +1,6 @@
-//! Threads whose acquisitions come in bursts: each thread takes the lock some times in a row, then stays away for long.
-//! How many threads compete therefore changes all the time, and what a lock learns from the last acquisitions may be wrong
-//! for the next ones.
+//! Threads whose acquisitions come in bursts: each thread takes the lock some times in a row, then stays away for
+//! long. How many threads compete therefore changes all the time, and what a lock learns from the last acquisitions
+//! may be wrong for the next ones.
 
 use crate::crew::{Crew, Timing};
 use crate::lines::{check, lines, touch, Line};

@@ -1,8 +1,8 @@
-//! Threads that wake each other through condition variables of one mutex: a ring around which a turn goes (with two threads
-//! that is ping-pong), and a bounded queue between threads that put and threads that take.
+//! Threads that wake each other through condition variables of one mutex: a ring around which a turn goes (with two
+//! threads that is ping-pong), and a bounded queue between threads that put and threads that take.
 //!
-//! On hardware only, because the locks of the catalogue have no condition variables: these are the pthread functions, which a
-//! preloaded library replaces together with the mutex.
+//! On hardware only, because the locks of the catalogue have no condition variables: these are the pthread functions,
+//! which a preloaded library replaces together with the mutex.
 
 use crate::crew::{gather, Crew, Member, Phase, Timing};
 use crate::pthread::{Cond, Kind, Mutex};
@@ -45,8 +45,8 @@ impl Config {
     }
 }
 
-/// The mutex, and what it guards. The numbers are relaxed atomics, so that a mutex that does not exclude loses operations
-/// instead of being undefined behaviour.
+/// The mutex, and what it guards. The numbers are relaxed atomics, so that a mutex that does not exclude loses
+/// operations instead of being undefined behaviour.
 struct Shared<'a> {
     config: &'a Config,
     mutex: Pin<Box<Mutex>>,

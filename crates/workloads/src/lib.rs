@@ -1,5 +1,6 @@
-//! Benchmark bodies: [`counter`], [`kv`], [`ncs`], [`epochs`], [`shares`], [`bursts`], [`phases`] and [`readers`]. They print
-//! nothing and check their own results. See `docs/workloads.md`. [`condvar`] needs condition variables, and so hardware.
+//! Benchmark bodies: [`counter`], [`kv`], [`ncs`], [`epochs`], [`shares`], [`bursts`], [`phases`] and [`readers`].
+//! They print nothing and check their own results. See `docs/workloads.md`. [`condvar`] needs condition variables,
+//! and so hardware.
 //!
 //! A body is generic over the [platform](lockswap_platform::Platform), over the lock, and over the [crew](crew::Crew) that
 //! provides threads and measures time: it runs on hardware and on a simulated machine. Memory that critical sections touch

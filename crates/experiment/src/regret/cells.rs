@@ -1,8 +1,8 @@
 //! The cells on which regret is measured, as files say them: one for hardware, one for simulated machines.
 //!
-//! A cell is a body (what the threads do) with a number of threads, and on a described machine, where it is simulated. Its
-//! id is `BODY/THREADS`, or `MACHINE/BODY/THREADS`. The files are fixed before a lock is tuned; a third of the cells was drawn
-//! at random and is listed apart: these are *held out*, and looked at once, at the end.
+//! A cell is a body (what the threads do) with a number of threads, and on a described machine, where it is
+//! simulated. Its id is `BODY/THREADS`, or `MACHINE/BODY/THREADS`. The files are fixed before a lock is tuned; a
+//! third of the cells was drawn at random and is listed apart: these are *held out*, and looked at once, at the end.
 
 use crate::hardware::job::Work;
 use crate::hardware::program::{Load, Program};
@@ -103,7 +103,8 @@ pub struct Real {
 }
 
 impl Cell {
-    /// The workload with the cell's threads, for so long, with nothing noted but counts; `None` if the cell is none of these.
+    /// The workload with the cell's threads, for so long, with nothing noted but counts; `None` if the cell is none
+    /// of these.
     pub fn workload(&self, duration: Option<Ns>) -> Option<Workload> {
         match &self.kind {
             Kind::Workload(workload, _) => {
@@ -434,9 +435,9 @@ impl Body {
     }
 }
 
-/// Which of so many cells are held out: one of every three that stand together in the file, drawn with a seed, so that each
-/// body and each machine is in both parts. The files list what this drew once; it is here so that everybody can see that the
-/// held-out cells were drawn and not chosen.
+/// Which of so many cells are held out: one of every three that stand together in the file, drawn with a seed, so
+/// that each body and each machine is in both parts. The files list what this drew once; it is here so that everybody
+/// can see that the held-out cells were drawn and not chosen.
 pub fn draw(count: usize, seed: u64) -> Vec<usize> {
     let mut random = fastrand::Rng::with_seed(seed);
     let of_three = |first: usize| first + random.usize(..3);

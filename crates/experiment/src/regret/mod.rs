@@ -5,8 +5,9 @@
 //! - [`hardware`] makes a series of measurements of them, [`simulated`] runs of the simulator.
 //! - [`output`] gives tables, JSON, CSV and the heat map.
 //!
-//! Here is what follows from the rounds. Who is picked as the best for having had the largest number had luck, too; so the
-//! best is picked in every other round, and measured in those between. A seed is to a simulation what a round is to hardware.
+//! Here is what follows from the rounds. Who is picked as the best for having had the largest number had luck, too;
+//! so the best is picked in every other round, and measured in those between. A seed is to a simulation what a round
+//! is to hardware.
 
 pub mod cells;
 pub mod hardware;
@@ -141,7 +142,8 @@ impl Finding {
         Self { cell, best, regret, cpu, subject, candidates }
     }
 
-    /// Throughput over that of the best eligible lock: 1 is no regret, and 0 is the ratio of a subject that stood still.
+    /// Throughput over that of the best eligible lock: 1 is no regret, and 0 is the ratio of a subject that stood
+    /// still.
     pub fn ratio(&self) -> Option<f64> {
         let regret = self.regret.as_ref()?;
         regret.ratio().or_else(|| self.stood_still().then_some(0.0))
@@ -153,8 +155,8 @@ impl Finding {
         regret.ratio_interval().or_else(|| self.stood_still().then_some((0.0, 0.0)))
     }
 
-    /// Whether the subject made no operation at all in a round that measures. No number says how much slower that is, and it
-    /// must not go unnoticed because of that.
+    /// Whether the subject made no operation at all in a round that measures. No number says how much slower that is,
+    /// and it must not go unnoticed because of that.
     pub fn stood_still(&self) -> bool {
         self.subject.half(false).any(|(_, round)| round.throughput <= 0.0)
     }
@@ -240,7 +242,8 @@ impl Reached {
     }
 }
 
-/// What was reached of the targets; where the machine was `simulated` the worst ratio counts, else the lower end of its interval.
+/// What was reached of the targets; where the machine was `simulated` the worst ratio counts, else the lower end of
+/// its interval.
 pub fn reached(summary: &Summary, targets: &Targets, simulated: bool) -> Vec<Reached> {
     let (what, worst) = match simulated {
         true => ("the worst cell", &summary.worst),
@@ -319,8 +322,8 @@ mod tests {
         Runs { lock: lock.to_owned(), rounds: throughputs.into_iter().map(round).collect(), failure: None }
     }
 
-    /// Ten locks that are all alike, and noise of 5 %: whoever picks and measures in the same rounds finds that the subject is
-    /// worse than the best of the others, and it is not.
+    /// Ten locks that are all alike, and noise of 5 %: whoever picks and measures in the same rounds finds that the
+    /// subject is worse than the best of the others, and it is not.
     #[test]
     fn picking_in_one_half_and_measuring_in_the_other_has_no_bias() {
         let mut random = fastrand::Rng::with_seed(5);

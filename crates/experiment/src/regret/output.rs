@@ -106,8 +106,9 @@ fn notes(found: &Findings<'_>, rounds: &str, count: usize) -> Vec<String> {
         notes.push(USED_UP.to_owned());
     }
     notes.push(format!(
-        "ratio: throughput next to that of the best eligible lock, above 1 is better. Eligible are {}, where their fairness \
-         factor is at most {}. The best is picked in every other one of the {rounds}, and measured in those between",
+        "ratio: throughput next to that of the best eligible lock, above 1 is better. Eligible are {}, where their \
+         fairness factor is at most {}. The best is picked in every other one of the {rounds}, and measured in those \
+         between",
         found.cells.candidates.join(", "),
         found.cells.fairness_factor,
     ));
@@ -117,8 +118,8 @@ fn notes(found: &Findings<'_>, rounds: &str, count: usize) -> Vec<String> {
     );
     if !found.simulated {
         notes.push(
-            "CPU time: for an operation, next to that of the best eligible lock whose waiters sleep, which stands behind it; \
-             below 1 is better"
+            "CPU time: for an operation, next to that of the best eligible lock whose waiters sleep, which stands behind \
+             it; below 1 is better"
                 .to_owned(),
         );
     }

@@ -6,9 +6,9 @@ use crate::simulated::Row;
 use lockswap_platform::Ns;
 use lockswap_sim::{Invalid, Job, Machine};
 
-/// CPU time of a run for a millisecond of virtual time, seconds, and for each thread besides where there are more of them than
-/// CPUs and those that wait yield again and again: what the cells of the program take on an AMD EPYC, on average. Locks and
-/// bodies differ by factors.
+/// CPU time of a run for a millisecond of virtual time, seconds, and for each thread besides where there are more of
+/// them than CPUs and those that wait yield again and again: what the cells of the program take on an AMD EPYC, on
+/// average. Locks and bodies differ by factors.
 const COST_PER_MS: f64 = 0.003;
 const COST_PER_THREAD_MS: f64 = 0.000_14;
 

@@ -62,7 +62,8 @@ fn widest(names: &[String]) -> f64 {
     names.iter().map(|name| length(name, TEXT)).fold(0.0, f64::max)
 }
 
-/// Whether the names of a table's columns stand upright, because none may be left out and they are wider than the columns.
+/// Whether the names of a table's columns stand upright, because none may be left out and they are wider than the
+/// columns.
 fn are_upright(map: &HeatMap, cell: f64) -> bool {
     !map.is_square() && widest(map.column_names()) + 8.0 > cell
 }
