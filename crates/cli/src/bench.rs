@@ -4,6 +4,7 @@
 //! `lockswap_experiment::hardware`, and so are the tables; here are the arguments and the calls.
 
 mod epochs;
+mod regret;
 mod session;
 mod simulator;
 mod single;
@@ -44,7 +45,8 @@ Examples:
   lockswap bench ncs --ncs 1us,10us,100us --format csv
   lockswap bench epochs --little 1:3 --lock asl --slo 50us,100us,200us
   lockswap bench shares --lock u-scl,futex --set lengths=10us,1us
-  lockswap bench readers --rwlock rw-futex,bravo --reads 50,99")]
+  lockswap bench readers --rwlock rw-futex,bravo --reads 50,99
+  lockswap bench regret --lock shfllock-b --export regret.png")]
 pub struct BenchArgs {
     #[command(subcommand)]
     what: Option<What>,
@@ -106,8 +108,14 @@ enum What {
     Shares(workloads::SharesArgs),
     /// Writers with long critical sections and readers with short ones, as in a key-value store
     SharesStore(workloads::SharesArgs),
+    /// Threads that take the lock some times in a row, then stay away for long
+    Bursts(workloads::BurstsArgs),
+    /// Threads whose critical sections change in length during the run
+    Phases(workloads::PhasesArgs),
     /// Readers and writers of one read-write lock
     Readers(workloads::ReadersArgs),
+    /// How far a lock stays behind the best one in each of many settings, with real programs among them
+    Regret(regret::RegretArgs),
     /// The speed of `lockswap sim` on this machine
     Simulator,
 }
@@ -132,6 +140,9 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         Some(What::EpochsOversub(args)) => epochs::run(&args, Kind::Oversub, common),
         Some(What::Shares(args)) => workloads::shares(&args, "shares", sharing::Config::toy, common),
         Some(What::SharesStore(args)) => workloads::shares(&args, "shares-store", sharing::Config::store, common),
+        Some(What::Bursts(args)) => workloads::bursts(&args, common),
+        Some(What::Phases(args)) => workloads::phases(&args, common),
+        Some(What::Regret(args)) => regret::run(&args, common),
         Some(What::Readers(args)) => workloads::readers(&args, common),
         Some(What::Simulator) if common.all || !common.lock.is_empty() => {
             Err(misuse("bench simulator has locks of its own", "leave --lock and --all out"))

@@ -17,6 +17,7 @@ mod only;
 mod outputs;
 mod picture;
 mod preload_path;
+mod regret;
 mod run;
 mod selection;
 mod setting;

@@ -128,6 +128,11 @@ pub fn fold(text: &str, columns: Option<u16>) -> String {
     lines(&table)
 }
 
+/// Prints a line on stderr, which may be closed, folded where the terminal is narrower.
+pub fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{}", fold(line, width()).trim_end());
+}
+
 /// The lines of a table, without the blanks that padding leaves at the ends. A table that is wider than the terminal becomes
 /// several, each with the columns that say what a row is about.
 pub fn lines(table: &Table) -> String {

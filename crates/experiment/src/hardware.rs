@@ -1,6 +1,7 @@
 //! Experiments on this machine: what locks do behind the pthread functions, each measured in a process of its own.
 //!
-//! - [`child`] starts measuring processes; [`job`] is what they do, and [`places`] what they know about the machine.
+//! - [`child`] starts measuring processes; [`job`] is what they do, and [`places`] what they know about the machine;
+//!   [`program`] lets one run a real program.
 //! - [`series`] makes rounds of measurements in random order and compares the locks of each round.
 //! - [`single`], [`workloads`] and [`epochs`] say what the parts of `lockswap bench` measure, and have its tables, made with
 //!   [`page`]; [`simulator`] measures the simulator.
@@ -14,6 +15,7 @@ pub mod epochs;
 pub mod job;
 pub mod page;
 pub mod places;
+pub mod program;
 pub mod series;
 pub mod simulator;
 pub mod single;

@@ -224,5 +224,6 @@ fn heat(side: usize) -> HeatMap {
         groups: vec![groups("NUMA nodes", 16), groups("last-level caches", 4)],
         route: (0..side / 2).flat_map(|cpu| [cpu, cpu + side / 2]).collect(),
         footer: FOOTER.into(),
+        ..HeatMap::default()
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! - [`Chart`] is what a chart shows: named series of points, two axes, reference lines, shaded zones, marked points.
 //! - [`Rows`] are values with names, one below the other: ratios to a baseline with their intervals, or bars.
-//! - [`HeatMap`] is a square of values, for instance the latency between each two CPUs.
+//! - [`HeatMap`] is a square or a table of values, for instance the latency between each two CPUs.
 //! - [`Format`] follows from a file's name, and a [`Look`] adds the width and the colours (for light or dark paper); `render`
 //!   gives the bytes of the file, and whoever writes it does so atomically (`lockswap_study::export::OutputFile`).
 //! - `terminal` draws the same in plain Unicode, as wide as it is told.

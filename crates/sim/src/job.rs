@@ -15,7 +15,7 @@ use lockswap_platform::{window::LONGEST, Ns};
 use lockswap_workloads::direct::{Direct, DirectRw};
 use lockswap_workloads::report::Report;
 use lockswap_workloads::workload::Workload;
-use lockswap_workloads::{counter, epochs, kv, ncs, readers, shares, Mutex, ReadWrite};
+use lockswap_workloads::{bursts, counter, epochs, kv, ncs, phases, readers, shares, Mutex, ReadWrite};
 use std::any::Any;
 use std::fmt;
 use std::ops::Deref;
@@ -197,6 +197,8 @@ impl Job<'_> {
             Workload::Ncs(config) => ncs::run::<Sim, _>(config, crew, mutex),
             Workload::Epochs(config) => epochs::run::<Sim, _>(config, crew, &mutexes, &Epochs::new(longest)),
             Workload::Shares(config) => shares::run::<Sim, _>(config, crew, mutex),
+            Workload::Bursts(config) => bursts::run::<Sim, _>(config, crew, mutex),
+            Workload::Phases(config) => phases::run::<Sim, _>(config, crew, mutex),
             Workload::Readers(_) => unreachable!("those have run"),
         })
     }

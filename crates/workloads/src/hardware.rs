@@ -3,7 +3,8 @@
 use crate::affinity;
 use crate::crew::{Crew, Member, Place, Signal, Timing};
 use lockswap_platform::{Clock, CoreKind, Native, Ns, Platform};
-use std::sync::Barrier;
+use std::io;
+use std::sync::{Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
 /// A place for a thread.
@@ -26,6 +27,29 @@ pub struct Hardware {
     pub places: Vec<Place>,
     /// What the chances of the workload follow.
     pub seed: u64,
+    /// So many threads, the first ones, have the real-time policy `SCHED_FIFO`.
+    pub realtime: usize,
+    /// CPU time of the process in the measured time of the first run, ns.
+    pub cpu_time: OnceLock<Ns>,
+}
+
+/// Gives the calling thread the lowest priority of `SCHED_FIFO`, which is above that of all ordinary threads.
+///
+/// # Errors
+/// The process has no right to.
+pub fn become_realtime() -> io::Result<()> {
+    let lowest = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the parameter outlives the call; 0 is the calling thread.
+    match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &lowest) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// CPU time of this process, ns.
+fn cpu_time() -> Ns {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as Ns * 1_000_000_000 + time.tv_nsec as Ns
 }
 
 impl Crew for Hardware {
@@ -40,22 +64,29 @@ impl Crew for Hardware {
                 let seat = self.seats.get(number % self.seats.len().max(1)).copied();
                 scope.spawn(move || {
                     let pinned = seat.map_or(Ok(()), |seat| affinity::pin(&[seat.cpu]));
+                    let ranked = if number < self.realtime { become_realtime() } else { Ok(()) };
                     let pace = seat.map_or(1.0, |seat| seat.pace);
                     let kind = if pace > 1.0 { CoreKind::Little } else { Native::kind() };
                     start.wait();
                     if let Err(error) = pinned {
                         panic!("cannot pin a thread to {seat:?}: {error}");
                     }
+                    if let Err(error) = ranked {
+                        panic!("cannot give a thread a real-time priority: {error}");
+                    }
                     body(&Member { number, pace, kind, signal, seed: self.seed });
                 });
             }
             start.wait();
             std::thread::sleep(Duration::from_nanos(timing.warm_up));
-            let began = Instant::now();
+            let (began, spent) = (Instant::now(), cpu_time());
             signal.advance(Native::now(Clock::Monotonic));
             std::thread::sleep(Duration::from_nanos(timing.duration));
             signal.advance(Native::now(Clock::Monotonic));
-            began.elapsed().as_nanos() as Ns
+            let elapsed = began.elapsed().as_nanos() as Ns;
+            // That of an earlier run stays.
+            let _ = self.cpu_time.set(cpu_time() - spent);
+            elapsed
         })
     }
 

@@ -1,5 +1,6 @@
-//! Benchmark bodies: [`counter`], [`kv`], [`ncs`], [`epochs`], [`shares`] and [`readers`]. They print nothing and check
-//! their own results. See `docs/workloads.md`.
+//! Benchmark bodies: [`counter`], [`kv`], [`ncs`], [`epochs`], [`shares`], [`bursts`], [`phases`] and [`readers`].
+//! They print nothing and check their own results. See `docs/workloads.md`. [`condvar`] needs condition variables,
+//! and so hardware.
 //!
 //! A body is generic over the [platform](lockswap_platform::Platform), over the lock, and over the [crew](crew::Crew) that
 //! provides threads and measures time: it runs on hardware and on a simulated machine. Memory that critical sections touch
@@ -12,6 +13,8 @@
 
 pub mod affinity;
 mod avl;
+pub mod bursts;
+pub mod condvar;
 pub mod counter;
 pub mod crew;
 pub mod direct;
@@ -23,6 +26,7 @@ mod lines;
 pub mod little;
 pub mod micro;
 pub mod ncs;
+pub mod phases;
 pub mod price;
 pub mod pthread;
 mod random;

@@ -36,6 +36,9 @@ pub struct Report {
     pub waiters: Option<f64>,
     /// What hand-offs were like; null where they are not noted.
     pub handoffs: Option<HandoffReport>,
+    /// CPU time of the process in the measured time, ns; null in simulation.
+    #[serde(default)]
+    pub cpu_ns: Option<Ns>,
     /// Who held the lock for how long; null where that is not noted.
     pub lock_time: Option<LockTime>,
     /// What is timed: `wait` for the lock, or `epoch`; empty where nothing is.
@@ -212,6 +215,7 @@ impl Report {
             round_ns: records.len() as f64 * time / ops.max(1) as f64,
             waiters: about.waits.then_some(waited as f64 / time),
             handoffs: about.handoffs.then(|| HandoffReport::of(records)),
+            cpu_ns: None,
             lock_time: None,
             timed: about.timed.to_owned(),
             latency: latency(records, about.classes),

@@ -4,7 +4,7 @@ use crate::crew::Timing;
 use crate::epochs::Length;
 use crate::invalid::Invalid;
 use crate::record::Detail;
-use crate::{counter, epochs, kv, ncs, readers, shares};
+use crate::{bursts, counter, epochs, kv, ncs, phases, readers, shares};
 use lockswap_platform::{parse_duration, Ns};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -26,6 +26,10 @@ pub enum Workload {
     Epochs(epochs::Config),
     /// Hold a lock for different times.
     Shares(shares::Config),
+    /// Take a lock in bursts.
+    Bursts(bursts::Config),
+    /// Go through phases together.
+    Phases(phases::Config),
     /// Read and write under a read-write lock.
     Readers(readers::Config),
 }
@@ -44,6 +48,10 @@ pub enum Config {
     Epochs(epochs::Config),
     /// Of `shares` and `shares-store`.
     Shares(shares::Config),
+    /// Of `bursts`.
+    Bursts(bursts::Config),
+    /// Of `phases`.
+    Phases(phases::Config),
     /// Of `readers`, and of `oversub` on read-write locks.
     Readers(readers::Config),
 }
@@ -68,6 +76,8 @@ const PRESETS: &[(&str, Preset)] = &[
     ("oversub", |threads| Workload::Counter(counter::Config::oversubscribed(threads))),
     ("shares", |threads| Workload::Shares(shares::Config::toy(threads))),
     ("shares-store", |threads| Workload::Shares(shares::Config::store(threads))),
+    ("bursts", |threads| Workload::Bursts(bursts::Config::new(threads))),
+    ("phases", |threads| Workload::Phases(phases::Config::new(threads))),
     ("readers", |threads| Workload::Readers(readers::Config::new(threads))),
 ];
 
@@ -75,7 +85,7 @@ const PRESETS: &[(&str, Preset)] = &[
 const OTHERS: [&str; 3] = ["threads", "timing", "detail"];
 
 /// Keys whose values are times: a unit may be given.
-const TIMES: [&str; 5] = ["ncs", "slo", "window", "lengths", "pause"];
+const TIMES: [&str; 6] = ["ncs", "slo", "window", "lengths", "pause", "phase"];
 
 /// The most steps of one computation: some seconds.
 const STEPS: RangeInclusive<u64> = 0..=1_000_000_000;
@@ -98,6 +108,8 @@ macro_rules! each {
             Workload::Ncs($config) => $body,
             Workload::Epochs($config) => $body,
             Workload::Shares($config) => $body,
+            Workload::Bursts($config) => $body,
+            Workload::Phases($config) => $body,
             Workload::Readers($config) => $body,
         }
     };
@@ -142,13 +154,20 @@ impl Workload {
     }
 
     /// The same with so many threads, for so long, with hand-offs and waits noted where it can.
-    pub fn with(mut self, threads: usize, duration: Ns) -> Self {
+    pub fn with(self, threads: usize, duration: Ns) -> Self {
+        self.noting(threads, duration, Detail::Handoffs)
+    }
+
+    /// The same with so many threads, for so long, and `noted` where it can.
+    pub fn noting(mut self, threads: usize, duration: Ns, noted: Detail) -> Self {
         each!(&mut self, config => (config.threads, config.timing) = (threads, Timing::lasting(duration)));
         match &mut self {
             Workload::Counter(counter::Config { detail, .. })
             | Workload::Kv(kv::Config { detail, .. })
             | Workload::Ncs(ncs::Config { detail, .. })
-            | Workload::Epochs(epochs::Config { detail, .. }) => *detail = Detail::Handoffs,
+            | Workload::Epochs(epochs::Config { detail, .. })
+            | Workload::Bursts(bursts::Config { detail, .. })
+            | Workload::Phases(phases::Config { detail, .. }) => *detail = noted,
             Workload::Shares(_) | Workload::Readers(_) => {}
         }
         if let Workload::Epochs(epochs::Config { timing, length: Length::Phases, .. }) = &mut self {
@@ -194,6 +213,8 @@ impl Workload {
             Workload::Ncs(config) => Config::Ncs(config),
             Workload::Epochs(config) => Config::Epochs(config),
             Workload::Shares(config) => Config::Shares(config),
+            Workload::Bursts(config) => Config::Bursts(config),
+            Workload::Phases(config) => Config::Phases(config),
             Workload::Readers(config) => Config::Readers(config),
         }
     }
@@ -239,6 +260,19 @@ impl Workload {
                 within("the number of nice", config.nice.len() as u64, 1..=1000)?;
                 config.nice.iter().try_for_each(|&nice| within("nice", u64::from(nice), 0..=19))
             }
+            Workload::Bursts(config) => {
+                within("inside", config.inside, STEPS)?;
+                within("outside", config.outside, STEPS)?;
+                within("burst", config.burst, 1..=1_000_000)?;
+                within("away", config.away, STEPS)
+            }
+            Workload::Phases(config) => {
+                for (name, steps) in [("inside", &config.inside), ("outside", &config.outside)] {
+                    within(&format!("the number of {name}"), steps.len() as u64, 1..=1000)?;
+                    steps.iter().try_for_each(|&steps| within(name, steps, STEPS))?;
+                }
+                within("phase", config.phase, 1..=LONGEST)
+            }
             Workload::Readers(config) => {
                 percentage("reads", config.reads)?;
                 within("lines", config.lines as u64, LINES)?;
@@ -270,7 +304,8 @@ fn set<C: Serialize + DeserializeOwned>(config: &mut C, key: &str, value: &str) 
     if !known.contains(&key) {
         return Err(Invalid::unknown(format!("the workload has no key '{key}'"), key, known));
     }
-    let read = read(key, value, fields[key].is_array());
+    let is_list = fields[key].is_array();
+    let read = read(key, value, is_list);
     fields.insert(key.to_owned(), read);
     *config = serde_json::from_value(Value::Object(fields)).map_err(|error| {
         let remedy = match key {
@@ -279,6 +314,7 @@ fn set<C: Serialize + DeserializeOwned>(config: &mut C, key: &str, value: &str) 
             "sections" => "write whole numbers with commas, as in 8,12,20,24",
             "nice" => "write whole numbers with commas, as in 0,5",
             "length" => "write constant, phases or mixed",
+            _ if is_list => "write whole numbers with commas, as in 50,500",
             _ => "write a whole number that is not negative",
         };
         Invalid::new(format!("cannot use {key}={value}: {error}"), remedy)
@@ -348,6 +384,10 @@ mod tests {
             ("shares", "lengths", "", "the number of lengths is 0", "use 1 to 1000"),
             ("shares", "lengths", "10us,long", "cannot use lengths=10us,long", "as in 10us,1us"),
             ("shares", "nice", "0,20", "nice is 20, not in 0 to 19", "use 0 to 19"),
+            ("bursts", "burst", "0", "burst is 0", "use 1 to 1000000"),
+            ("phases", "phase", "0", "phase is 0", "use 1 to"),
+            ("phases", "inside", "", "the number of inside is 0", "use 1 to 1000"),
+            ("phases", "outside", "50,many", "cannot use outside=50,many", "as in 50,500"),
             ("readers", "lines", "0", "lines is 0", "use 1 to"),
         ] {
             let mut workload = Workload::named(name).expect(name);

@@ -1,4 +1,4 @@
-//! `lockswap bench counter`, `kv`, `ncs`, `oversub`, `shares` and `readers`.
+//! `lockswap bench counter`, `kv`, `ncs`, `oversub`, `shares`, `bursts`, `phases` and `readers`.
 
 use super::session::{self, picture, Part};
 use super::{locks, misuse, percent, threads, Common, Options};
@@ -14,6 +14,7 @@ use lockswap_workloads::crew::Timing;
 use lockswap_workloads::record::Detail;
 use lockswap_workloads::report::Report;
 use lockswap_workloads::workload::Workload;
+use lockswap_workloads::{bursts as bursting, phases as changing};
 use lockswap_workloads::{counter as counting, kv as map, ncs as sections, readers as reading, shares as sharing};
 use std::process::ExitCode;
 
@@ -83,6 +84,35 @@ pub struct KvArgs {
     /// Steps computed between two operations: the external work, of which the paper's figure 6 has none
     #[arg(long, hide = true, value_name = "STEPS", default_value_t = 0)]
     external: u64,
+    #[command(flatten)]
+    usual: Usual,
+}
+
+/// Arguments of `lockswap bench bursts`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Keys of --set: burst: acquisitions in a row [default: 30]; inside, outside: steps computed inside the
+lock and between two acquisitions of a burst [default: 50]; away: steps between two bursts, half as
+many to half as many again [default: 50000].
+
+Examples:
+  lockswap bench bursts --threads 4,16
+  lockswap bench bursts --lock futex,mcs_stp --set burst=10,100")]
+pub struct BurstsArgs {
+    #[command(flatten)]
+    usual: Usual,
+}
+
+/// Arguments of `lockswap bench phases`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Keys of --set: phase: length of a phase [default: 2ms]; inside, outside: steps computed inside the
+lock and between two acquisitions, phase by phase [default: 50,50,500 and 50,10000,500].
+
+Examples:
+  lockswap bench phases --threads 4,16
+  lockswap bench phases --lock futex,mutexee --set phase=1ms,20ms")]
+pub struct PhasesArgs {
     #[command(flatten)]
     usual: Usual,
 }
@@ -243,6 +273,24 @@ pub fn kv(args: &KvArgs, common: &Common) -> anyhow::Result<ExitCode> {
         let (timing, detail) = (args.usual.options.timing(paper.timing), args.usual.detail());
         let &KvArgs { keys, updates, external, .. } = args;
         Workload::Kv(map::Config { keys, updates, external, timing, detail, ..paper })
+    })
+}
+
+/// Runs `lockswap bench bursts`.
+pub fn bursts(args: &BurstsArgs, common: &Common) -> anyhow::Result<ExitCode> {
+    run_usual("bursts", &args.usual, common, |threads| {
+        let usual = bursting::Config::new(threads);
+        let (timing, detail) = (args.usual.options.timing(usual.timing), args.usual.detail());
+        Workload::Bursts(bursting::Config { timing, detail, ..usual })
+    })
+}
+
+/// Runs `lockswap bench phases`.
+pub fn phases(args: &PhasesArgs, common: &Common) -> anyhow::Result<ExitCode> {
+    run_usual("phases", &args.usual, common, |threads| {
+        let usual = changing::Config::new(threads);
+        let (timing, detail) = (args.usual.options.timing(usual.timing), args.usual.detail());
+        Workload::Phases(changing::Config { timing, detail, ..usual })
     })
 }
 

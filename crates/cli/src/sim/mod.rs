@@ -2,6 +2,7 @@
 
 mod host;
 mod probe;
+mod regret;
 mod reproduce;
 mod sensitivity;
 mod validate;
@@ -32,7 +33,7 @@ use crate::outputs::{OutputArgs, Outputs, Wanted, ALL_FORMS};
 use crate::picture::{footer, Picture};
 use crate::selection::{self, no_such_lock};
 use crate::setting::pair;
-use crate::terminal;
+use crate::terminal::{self, say};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -47,7 +48,8 @@ Examples:
 Machines: xeon-e5-2699v3, xeon-e7-8895v3, xeon-8s192c, amd-2990wx, opteron-a64, epyc-7742-2s,
 apple-m1, hikey970, intel-hybrid, host (this machine, as a probe of it finds it), or the path of a machine file.
 Workloads: counter, kv, ncs, epochs, epochs-variable, epochs-mixed, epochs-scalability,
-epochs-contention, epochs-oversub, oversub, readers; docs/workloads.md has their keys.
+epochs-contention, epochs-oversub, oversub, shares, shares-store, bursts, phases, readers;
+docs/workloads.md has their keys.
 
 An interrupted run keeps what it has in its JSON and CSV files. Exit status: 0; 1 if a lock stopped
 or a file cannot be written; 2 for wrong usage; 130 after Ctrl-C.";
@@ -102,6 +104,7 @@ enum SimCommand {
     /// Runs what the papers claim, and prints their numbers next to the simulated ones
     Reproduce(reproduce::ReproduceArgs),
     Probe(probe::ProbeArgs),
+    Regret(regret::RegretArgs),
     Sensitivity(sensitivity::SensitivityArgs),
     Validate(validate::ValidateArgs),
 }
@@ -131,6 +134,7 @@ pub fn run(args: SimArgs) -> anyhow::Result<ExitCode> {
             return Err(UserError::new("a probe makes a machine file, nothing else", remedy).with_status(USAGE).into());
         }
         Some(SimCommand::Probe(command)) => return probe::run(command),
+        Some(SimCommand::Regret(command)) => return regret::run(command, &args.output),
         Some(SimCommand::Sensitivity(command)) => return sensitivity::run(command, &args.output),
         Some(SimCommand::Validate(command)) => return validate::run(command, &args.output),
         None => {}
@@ -265,11 +269,6 @@ fn bar(steps: u64) -> ProgressBar {
 /// Shows on the bar which run begins.
 fn starting(bar: &ProgressBar) -> impl Fn(&Job<'_>) + Sync + '_ {
     |job| bar.set_message(format!("{}, {} threads", job.lock, job.workload.threads()))
-}
-
-/// Prints a line on stderr, which may be closed, folded where the terminal is narrower.
-fn say(line: &str) {
-    let _ = writeln!(io::stderr(), "{}", terminal::fold(line, terminal::width()).trim_end());
 }
 
 /// Ends the process after a signal. Nobody can stop a simulation from outside: it ends with the process.

@@ -7,6 +7,7 @@ mod library;
 mod list;
 mod only;
 mod parameters;
+mod regret;
 mod run;
 mod seccomp;
 mod sim;

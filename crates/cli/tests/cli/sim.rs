@@ -49,6 +49,8 @@ fn every_workload_has_results_of_the_published_form() {
         "oversub",
         "shares",
         "shares-store",
+        "bursts",
+        "phases",
         "readers",
     ] {
         let lock = if workload == "readers" { "bravo" } else { "asl" };

@@ -1,14 +1,16 @@
 //! What a measuring process does.
 
 use super::child::{self, Environment};
+use super::program::Program;
 use lockswap_platform::{Native, Ns};
 use lockswap_workloads::crew::{Place, Timing};
 use lockswap_workloads::epochs::Annotate;
 use lockswap_workloads::hardware::{Hardware, Seat};
 use lockswap_workloads::micro::{self, Effort, Group as MicroGroup};
 use lockswap_workloads::pthread::{Kind, Mutex, RwLock};
+use lockswap_workloads::report::Report;
 use lockswap_workloads::workload::Workload;
-use lockswap_workloads::{affinity, counter, epochs, kv, ncs, price, readers, shares};
+use lockswap_workloads::{affinity, bursts, condvar, counter, epochs, kv, ncs, phases, price, readers, shares};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -34,6 +36,17 @@ pub enum Work {
     },
     /// A workload.
     Workload(Workload),
+    /// The same, where the first `threads` have a real-time priority.
+    Realtime {
+        /// What they do.
+        workload: Workload,
+        /// How many.
+        threads: usize,
+    },
+    /// Threads that wake each other.
+    Condvar(condvar::Config),
+    /// A real program.
+    Program(Program),
 }
 
 impl Work {
@@ -41,7 +54,9 @@ impl Work {
     fn timing(&self) -> Timing {
         match self {
             Work::Micro { .. } | Work::Price { .. } => Timing::lasting(0),
-            Work::Workload(workload) => workload.timing(),
+            Work::Workload(workload) | Work::Realtime { workload, .. } => workload.timing(),
+            Work::Condvar(config) => config.timing,
+            Work::Program(program) => Timing { warm_up: 0, duration: program.takes },
         }
     }
 }
@@ -77,8 +92,7 @@ impl Job {
 /// The text is no job, or this process cannot do it.
 pub fn perform(text: &str, places: Vec<Place>) -> io::Result<String> {
     let Job { work, seats, seed } = serde_json::from_str(text)?;
-    let mutex = || Mutex::new(Kind::Normal);
-    let crew = Hardware { seats, places, seed };
+    let crew = Hardware { seats, places, seed, ..Hardware::default() };
     let line = match work {
         Work::Micro { uncontended, contended } => {
             // The last CPU: the first one serves most interrupts.
@@ -104,18 +118,33 @@ pub fn perform(text: &str, places: Vec<Place>) -> io::Result<String> {
             };
             serde_json::to_string(&BTreeMap::from(samples))
         }
-        Work::Workload(workload) => serde_json::to_string(&match workload {
-            Workload::Counter(config) => counter::run::<Native, _>(&config, &crew, &*mutex()),
-            Workload::Kv(config) => kv::run::<Native, _>(&config, &crew, &*mutex()),
-            Workload::Ncs(config) => ncs::run::<Native, _>(&config, &crew, &*mutex()),
-            Workload::Epochs(config) => {
-                epochs::run::<Native, Mutex>(&config, &crew, &Mutex::array(config.locks), &Preloaded)
-            }
-            Workload::Shares(config) => shares::run::<Native, _>(&config, &crew, &*mutex()),
-            Workload::Readers(config) => readers::run::<Native, _>(&config, &crew, &*RwLock::new()),
-        }),
+        Work::Workload(workload) => serde_json::to_string(&measured(&workload, &crew)),
+        Work::Realtime { workload, threads } => {
+            serde_json::to_string(&measured(&workload, &Hardware { realtime: threads, ..crew }))
+        }
+        Work::Condvar(config) => {
+            let report = condvar::run(&config, &crew);
+            serde_json::to_string(&Report { cpu_ns: crew.cpu_time.get().copied(), ..report })
+        }
+        Work::Program(program) => serde_json::to_string(&program.run()?),
     };
     Ok(line?)
+}
+
+/// What a workload gave on the pthread functions of this process.
+fn measured(workload: &Workload, crew: &Hardware) -> Report {
+    let mutex = || Mutex::new(Kind::Normal);
+    let report = match workload {
+        Workload::Counter(config) => counter::run::<Native, _>(config, crew, &*mutex()),
+        Workload::Kv(config) => kv::run::<Native, _>(config, crew, &*mutex()),
+        Workload::Ncs(config) => ncs::run::<Native, _>(config, crew, &*mutex()),
+        Workload::Epochs(config) => epochs::run::<Native, Mutex>(config, crew, &Mutex::array(config.locks), &Preloaded),
+        Workload::Shares(config) => shares::run::<Native, _>(config, crew, &*mutex()),
+        Workload::Bursts(config) => bursts::run::<Native, _>(config, crew, &*mutex()),
+        Workload::Phases(config) => phases::run::<Native, _>(config, crew, &*mutex()),
+        Workload::Readers(config) => readers::run::<Native, _>(config, crew, &*RwLock::new()),
+    };
+    Report { cpu_ns: crew.cpu_time.get().copied(), ..report }
 }
 
 /// Tells epochs to the preload library.

@@ -73,8 +73,8 @@ impl Measured<Report> {
     /// What the threads did.
     pub fn workload(&self) -> Option<&Workload> {
         match &self.point.work {
-            Work::Workload(workload) => Some(workload),
-            Work::Micro { .. } | Work::Price { .. } => None,
+            Work::Workload(workload) | Work::Realtime { workload, .. } => Some(workload),
+            Work::Micro { .. } | Work::Price { .. } | Work::Condvar(_) | Work::Program(_) => None,
         }
     }
 

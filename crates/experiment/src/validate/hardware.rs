@@ -9,7 +9,7 @@ use lockswap_workloads::direct::{choose, Direct, DirectRw};
 use lockswap_workloads::hardware::{Hardware, Seat};
 use lockswap_workloads::report::Report;
 use lockswap_workloads::workload::Workload;
-use lockswap_workloads::{counter, kv, ncs, readers};
+use lockswap_workloads::{bursts, counter, kv, ncs, phases, readers};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
@@ -78,6 +78,8 @@ fn on_mutex<L: RawLock<Native>>(workload: &Workload, crew: &Hardware) -> Result<
         Workload::Counter(config) => counter::run::<Native, _>(config, crew, &lock.0),
         Workload::Kv(config) => kv::run::<Native, _>(config, crew, &lock.0),
         Workload::Ncs(config) => ncs::run::<Native, _>(config, crew, &lock.0),
+        Workload::Bursts(config) => bursts::run::<Native, _>(config, crew, &lock.0),
+        Workload::Phases(config) => phases::run::<Native, _>(config, crew, &lock.0),
         Workload::Epochs(_) | Workload::Shares(_) | Workload::Readers(_) => {
             return Err("not a workload of mutexes that can be called directly".into());
         }

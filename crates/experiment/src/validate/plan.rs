@@ -8,7 +8,6 @@ use lockswap_sim::{Job, Machine};
 use lockswap_workloads::invalid::Invalid;
 use lockswap_workloads::record::Detail;
 use lockswap_workloads::workload::Workload;
-use lockswap_workloads::{counter, kv, ncs};
 
 use crate::host::{Host, NAME};
 use crate::simulated::plan::{doubling, role, Settings};
@@ -44,14 +43,7 @@ pub struct Case {
 impl Case {
     /// What a run of this length is: nothing is noted but counts, on hardware as in the simulation.
     pub fn run(&self, duration: Ns) -> Workload {
-        let mut workload = self.workload.clone().with(self.threads as usize, duration);
-        if let Workload::Counter(counter::Config { detail, .. })
-        | Workload::Kv(kv::Config { detail, .. })
-        | Workload::Ncs(ncs::Config { detail, .. }) = &mut workload
-        {
-            *detail = Detail::Counts;
-        }
-        workload
+        self.workload.clone().noting(self.threads as usize, duration, Detail::Counts)
     }
 
     /// It in words.

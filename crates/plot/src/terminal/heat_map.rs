@@ -11,20 +11,22 @@ const SHADES: [char; 5] = ['·', '░', '▒', '▓', '█'];
 /// The map in at most `columns` columns.
 pub fn heat_map(map: &HeatMap, columns: usize) -> String {
     let columns = columns.max(LEAST_COLUMNS);
-    let (side, scale) = (map.side(), map.scale());
+    let (rows, across, scale) = (map.height(), map.width(), map.scale());
     let margin = map.names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let margin = margin.max(map.sides.chars().count());
+    let name =
+        if map.is_square() { margin } else { map.columns.iter().map(|name| name.chars().count()).max().unwrap_or(0) };
     let room = columns - (margin + 1).min(columns / 2);
-    let widest = map.shown().map(|value| cell(value).len()).max().unwrap_or(1).max(margin);
+    let widest = map.shown().map(|value| cell(value).len()).max().unwrap_or(1).max(name);
     let title = if map.title.is_empty() { String::new() } else { format!("{}\n", map.title) };
-    if side * (widest + 2) <= room {
+    if across * (widest + 2) <= room {
         return title + &numbers(map, &scale, margin, widest) + &legend(map, &scale, columns);
     }
-    let width = if side * 2 <= room { 2 } else { 1 };
-    let block = side.div_ceil(room / width).max(1).next_power_of_two();
+    let width = if across * 2 <= room { 2 } else { 1 };
+    let block = across.div_ceil(room / width).max(1).next_power_of_two();
     let mut text = title + &format!("{:>margin$}\n", map.sides);
-    for first in (0..side).step_by(block) {
-        let line: String = (0..side)
+    for first in (0..rows).step_by(block) {
+        let line: String = (0..across)
             .step_by(block)
             .map(|column| mean(map, first, column, block))
             .map(|v| shade(&scale, v, width))
@@ -41,14 +43,14 @@ pub fn heat_map(map: &HeatMap, columns: usize) -> String {
 
 /// The values, each with its shade.
 fn numbers(map: &HeatMap, scale: &Scale, margin: usize, widest: usize) -> String {
-    let names: String = map.names.iter().map(|name| format!(" {name:>widest$} ")).collect();
+    let names: String = map.column_names().iter().map(|name| format!(" {name:>widest$} ")).collect();
     let mut text = format!("{:>margin$}{}\n", map.sides, names.trim_end());
     for (row, name) in map.names.iter().enumerate() {
         let one = |column| match map.value(row, column) {
             Some(value) => format!(" {:>widest$}{}", cell(value), shade(scale, Some(value), 1)),
             None => format!(" {:widest$} ", ""),
         };
-        let line: String = (0..map.side()).map(one).collect();
+        let line: String = (0..map.width()).map(one).collect();
         text += format!("{name:>margin$}{line}").trim_end();
         text.push('\n');
     }
@@ -56,14 +58,16 @@ fn numbers(map: &HeatMap, scale: &Scale, margin: usize, widest: usize) -> String
 }
 
 fn mean(map: &HeatMap, row: usize, column: usize, block: usize) -> Option<f64> {
-    let end = |start: usize| (start + block).min(map.side());
-    let cells = (row..end(row)).flat_map(|r| (column..end(column)).filter_map(move |c| map.value(r, c)));
+    let end = |start: usize, of: usize| (start + block).min(of);
+    let cells = (row..end(row, map.height()))
+        .flat_map(|r| (column..end(column, map.width())).filter_map(move |c| map.value(r, c)));
     let (sum, count) = cells.fold((0.0, 0), |(sum, count), value| (sum + value, count + 1));
     (count > 0).then(|| sum / f64::from(count))
 }
 
 fn shade(scale: &Scale, value: Option<f64>, width: usize) -> String {
     let shade = value.map_or(' ', |value| {
+        // A negative one becomes 0.
         let index = (scale.position(value) * SHADES.len() as f64) as usize;
         SHADES[index.min(SHADES.len() - 1)]
     });
@@ -71,7 +75,7 @@ fn shade(scale: &Scale, value: Option<f64>, width: usize) -> String {
 }
 
 fn legend(map: &HeatMap, scale: &Scale, columns: usize) -> String {
-    let (least, most) = map.range();
+    let (least, most) = map.ends.unwrap_or_else(|| map.range());
     if least >= most {
         return fill((least == most).then(|| format!("{}: all {}", map.unit, cell(least))), columns);
     }

@@ -1,0 +1,212 @@
+//! `lockswap bench regret` and `lockswap sim regret`, on small files of cells.
+
+use crate::{send, text, wait_for, Place};
+use serde_json::Value;
+use std::fs;
+
+const SIMULATED: &str = r#"
+candidates = ["futex", "mcs_spin"]
+fairness_factor = 0.8
+rounds = 2
+targets = { worst = 0.8, mean = 0.95 }
+[[machine]]
+id = "apple-m1"
+threads = [1, 8]
+[[body]]
+name = "short"
+workload = "counter"
+set = ["inside=10"]
+duration = "200us"
+[[body]]
+name = "phases"
+workload = "phases"
+set = ["phase=50us"]
+duration = "200us"
+[held_out]
+seed = 1
+cells = ["apple-m1/phases/8"]
+"#;
+
+const HARDWARE: &str = r#"
+candidates = ["futex", "mcs_spin"]
+fairness_factor = 1.0
+rounds = 2
+targets = { worst = 2000000.0, mean = 0.000001, cpu = 1000000.0 }
+[[body]]
+name = "short"
+workload = "counter"
+threads = [2]
+duration = "40ms"
+[[body]]
+name = "queue"
+condvar = "queue"
+threads = [2]
+duration = "40ms"
+[[body]]
+name = "program"
+program = "sleep 0.0{threads}"
+threads = [1]
+duration = "100ms"
+[[body]]
+name = "fifo"
+workload = "counter"
+realtime = 1
+threads = [2]
+duration = "40ms"
+[[body]]
+name = "absent"
+program = "no-such-program-anywhere"
+threads = [1]
+duration = "1s"
+[[body]]
+name = "hidden"
+workload = "counter"
+threads = [2]
+duration = "40ms"
+[held_out]
+seed = 1
+cells = ["hidden/2"]
+"#;
+
+fn with_cells(content: &str) -> Place {
+    let place = Place::new();
+    fs::write(place.path("cells.toml"), content).unwrap();
+    place
+}
+
+fn json(place: &Place, name: &str) -> Value {
+    serde_json::from_slice(&fs::read(place.path(name)).unwrap()).unwrap()
+}
+
+fn ids(exported: &Value) -> Vec<&str> {
+    exported["cells"].as_array().unwrap().iter().map(|cell| cell["cell"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn simulated_regret_is_a_table_files_and_a_heat_map() {
+    let place = with_cells(SIMULATED);
+    let args = ["sim", "regret", "--cells", "cells.toml", "--lock", "ttas", "--export", "r.json"];
+    let output = place.output(&[&args[..], &["--export", "r.csv", "--export", "r.svg"]].concat());
+    let (shown, said) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "missed targets are no error: {said}");
+    assert!(said.contains("3 cells, 3 locks, 18 runs: about"), "{said}");
+    assert!(shown.contains("ttas next to the best of 2 locks in each of 3 cells, 2 seeds"), "{shown}");
+    assert!(shown.contains("target >= 0.80: m") && shown.contains("an interval takes 12 seeds"), "{shown}");
+    assert!(!shown.contains("apple-m1/phases/8") && !shown.contains("uses them up"), "it is held out: {shown}");
+    let exported = json(&place, "r.json");
+    assert_eq!(ids(&exported), ["apple-m1/short/1", "apple-m1/short/8", "apple-m1/phases/1"]);
+    for cell in exported["cells"].as_array().unwrap() {
+        let of = |lock: &Value| -> Vec<f64> {
+            lock["throughput"].as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
+        };
+        let candidates = cell["candidates"].as_array().unwrap();
+        let best = candidates.iter().find(|candidate| candidate["lock"] == cell["best"]).unwrap();
+        // The first seed picks: no eligible candidate was faster in it. The second one measures.
+        let is_fair = |candidate: &&Value| candidate["fairness_factor"][0].as_f64().unwrap() <= 0.8;
+        assert!(candidates.iter().filter(is_fair).all(|other| of(other)[0] <= of(best)[0]), "{cell}");
+        let ratio = of(&cell["subject"])[1] / of(best)[1];
+        assert!((cell["ratio"].as_f64().unwrap() / ratio - 1.0).abs() < 1e-9, "{cell}");
+    }
+    let csv = fs::read_to_string(place.path("r.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 1 + 18, "{csv}");
+    assert!(csv.contains("apple-m1/short/8,apple-m1,short,8,ttas,1,1,picks,"), "{csv}");
+    let svg = fs::read_to_string(place.path("r.svg")).unwrap();
+    for word in ["apple-m1, 8", "phases", "Regret of ttas"] {
+        assert!(svg.contains(word), "{word}: {svg}");
+    }
+    // The same seed, the same numbers.
+    assert!(place.output(&args).status.success());
+    assert_eq!(json(&place, "r.json"), exported);
+}
+
+#[test]
+fn held_out_cells_are_looked_at_only_if_one_asks() {
+    let place = with_cells(SIMULATED);
+    let args = ["sim", "regret", "--cells", "cells.toml", "--export", "r.json", "--held-out"];
+    let output = place.output(&args);
+    let (shown, said) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success() && said.contains("uses them up") && shown.contains("uses them up"), "{said}");
+    assert_eq!(
+        (ids(&json(&place, "r.json")), &json(&place, "r.json")["held_out"]),
+        (vec!["apple-m1/phases/8"], &true.into())
+    );
+    let output = place.output(&["sim", "regret", "--cells", "cells.toml", "--only", "apple-m1/phases/8"]);
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("1 held-out cell"), "{said}");
+}
+
+#[test]
+fn regret_on_hardware_measures_workloads_conditions_and_programs() {
+    let place = with_cells(HARDWARE);
+    let output = place.output(&["bench", "regret", "--cells", "cells.toml", "--lock", "ttas", "--export", "r.json"]);
+    let (shown, said) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{said}");
+    for line in ["skipped: absent/1: no-such-program-anywhere is not installed", "3 locks, 2 rounds: about 0 min"] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    assert!(shown.contains("skipped: absent/1") && shown.contains("not judged") && shown.contains(": met"), "{shown}");
+    let exported = json(&place, "r.json");
+    let mut expected = vec!["short/2", "queue/2", "program/1", "fifo/2"];
+    if said.contains("skipped: fifo/2: SCHED_FIFO takes a privilege") {
+        expected.pop();
+    }
+    assert_eq!(ids(&exported), expected);
+    for cell in exported["cells"].as_array().unwrap() {
+        assert!(cell["ratio"].as_f64().is_some_and(|ratio| ratio >= 0.0), "{cell}");
+        assert_eq!(cell["cpu_next_to"], "futex", "mcs_spin does not block: {cell}");
+        assert_eq!(cell["subject"]["throughput"].as_array().map(Vec::len), Some(2), "{cell}");
+    }
+    assert_eq!(exported["reached"][2]["met"], true);
+    assert_eq!(exported["skipped"].as_array().unwrap()[0]["cell"], "absent/1");
+}
+
+#[test]
+fn a_program_that_fails_is_named_and_the_others_go_on() {
+    let place = with_cells(&HARDWARE.replace("sleep 0.0{threads}", "false"));
+    let output = place.output(&["bench", "regret", "--cells", "cells.toml", "--only", "program,short"]);
+    let (shown, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(shown.contains("cells without a ratio: 1") && shown.contains("futex failed after 0 rounds: "), "{shown}");
+    assert!(shown.contains("program/1: no run has come to its end"), "{shown}");
+}
+
+#[test]
+fn wrong_cells_and_options_are_refused() {
+    let place = with_cells(SIMULATED);
+    fs::write(place.path("bad.toml"), SIMULATED.replace("\"counter\"", "\"countr\"")).unwrap();
+    fs::write(place.path("here.toml"), HARDWARE).unwrap();
+    for (args, said) in [
+        (&["sim", "regret", "--cells", "bad.toml"][..], "line 9: body 'short': there is no workload 'countr'"),
+        (&["sim", "regret", "--cells", "bad.toml"], "did you mean 'counter'?"),
+        (&["sim", "regret", "--cells", "none.toml"], "cannot read the cells none.toml"),
+        (&["sim", "regret", "--cells", "here.toml"], "lockswap bench regret measures them"),
+        (&["bench", "regret", "--cells", "cells.toml"], "lockswap sim regret simulates them"),
+        (&["sim", "regret", "--only", "nonsense"], "there is no cell whose name begins with 'nonsense'"),
+        (&["sim", "regret", "--lock", "mcs"], "did you mean 'mcs_spin'"),
+        (&["sim", "regret", "--seeds", "1"], "2..=100"),
+        (&["sim", "regret", "--export", "r.xml"], "end it in .json"),
+        (&["bench", "regret", "--runs", "1"], "write --runs 2 or more"),
+        (&["bench", "regret", "--lock", "futex,ttas"], "regret is that of one lock"),
+        (&["bench", "regret", "--all"], "write --lock ID with one ID"),
+    ] {
+        let output = place.output(args);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
+        assert!(error.contains(said), "{args:?}: {error}");
+    }
+}
+
+#[test]
+fn an_interrupted_regret_keeps_what_it_has() {
+    let place = with_cells(SIMULATED);
+    let args = ["sim", "regret", "--cells", "cells.toml", "--seeds", "100", "--duration", "50ms", "--export", "r.json"];
+    let mut command = place.lockswap(&args);
+    let child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    wait_for("the first results", || place.path("r.json").exists());
+    send(child.id(), "-INT");
+    let output = child.wait_with_output().unwrap();
+    let (shown, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("interrupted: ") && shown.contains("apple-m1/short/1"), "{shown}{said}");
+    assert_eq!(ids(&json(&place, "r.json")).len(), 3);
+}

@@ -1,0 +1,149 @@
+//! Regret on described machines: a run of the simulator for each lock, cell and seed.
+
+use super::cells::Cell;
+use super::{Finding, Round, Runs};
+use crate::simulated::Row;
+use lockswap_platform::Ns;
+use lockswap_sim::{Invalid, Job, Machine};
+
+/// CPU time of a run for a millisecond of virtual time, seconds, and for each thread besides where there are more of
+/// them than CPUs and those that wait yield again and again: what the cells of the program take on an AMD EPYC, on
+/// average. Locks and bodies differ by factors.
+const COST_PER_MS: f64 = 0.003;
+const COST_PER_THREAD_MS: f64 = 0.000_14;
+
+/// What is to be simulated.
+pub struct Plan {
+    /// The cells.
+    pub cells: Vec<Cell>,
+    /// The subject, then the others.
+    pub locks: Vec<String>,
+    /// The candidates, of which the subject may be one.
+    candidates: Vec<String>,
+    fairness_factor: f64,
+    seeds: Vec<u64>,
+    duration: Option<Ns>,
+    /// Cell by cell.
+    machines: Vec<Machine>,
+}
+
+impl Plan {
+    /// The plan for these cells.
+    ///
+    /// # Errors
+    /// A cell names a machine that there is not.
+    pub fn new(
+        cells: Vec<Cell>,
+        (locks, candidates): (Vec<String>, &[String]),
+        fairness_factor: f64,
+        (seeds, duration): (Vec<u64>, Option<Ns>),
+    ) -> Result<Self, Invalid> {
+        let machines = cells.iter().map(machine).collect::<Result<_, _>>()?;
+        Ok(Self { cells, locks, candidates: candidates.to_vec(), fairness_factor, seeds, duration, machines })
+    }
+
+    /// All runs: of each seed every cell, so that there is something of each cell early on.
+    pub fn jobs(&self) -> Vec<Job<'_>> {
+        let mut jobs = Vec::new();
+        for &seed in &self.seeds {
+            for (cell, machine) in self.cells.iter().zip(&self.machines) {
+                let Some(workload) = cell.workload(self.duration) else { continue };
+                for lock in &self.locks {
+                    jobs.push(Job { machine, workload: workload.clone(), lock, seed });
+                }
+            }
+        }
+        jobs
+    }
+
+    /// How long all runs take on the CPUs of this machine, seconds, about.
+    pub fn estimate(&self) -> f64 {
+        let of = |(cell, machine): (&Cell, &Machine)| {
+            let virtual_ms = self.duration.unwrap_or(cell.duration) as f64 / 1e6;
+            let yielding = if cell.threads > machine.cpu_count() { cell.threads as f64 } else { 0.0 };
+            virtual_ms * (COST_PER_MS + COST_PER_THREAD_MS * yielding)
+        };
+        let runs = (self.locks.len() * self.seeds.len()) as f64;
+        let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
+        self.cells.iter().zip(&self.machines).map(of).sum::<f64>() * runs / cpus as f64
+    }
+
+    /// What the runs so far say; `rows` are in the order of the jobs.
+    pub fn findings(&self, rows: &[Option<Row>]) -> Vec<Finding> {
+        let of = |(number, cell): (usize, &Cell)| {
+            let runs = |lock: &String| {
+                let place = self.locks.iter().position(|known| known == lock)?;
+                let at = |seed: usize| (seed * self.cells.len() + number) * self.locks.len() + place;
+                let row = |seed: usize| rows.get(at(seed)).and_then(Option::as_ref);
+                let report = |seed| row(seed).and_then(|row| Some(&row.outcome.as_ref().ok()?.report));
+                let rounds = (0..self.seeds.len()).map(|seed| report(seed).map(Round::of)).collect();
+                let failed = (0..self.seeds.len()).find_map(|seed| row(seed)?.outcome.as_ref().err());
+                Some(Runs { lock: lock.clone(), rounds, failure: failed.map(ToString::to_string) })
+            };
+            let subject = runs(&self.locks[0])?;
+            let candidates = self.candidates.iter().filter_map(runs).collect();
+            Some(Finding::of(cell.clone(), subject, candidates, self.fairness_factor))
+        };
+        self.cells.iter().enumerate().filter_map(of).collect()
+    }
+}
+
+/// The machine of a cell. With more threads than CPUs, waits that spin end in naps, as those of the shipped library do.
+fn machine(cell: &Cell) -> Result<Machine, Invalid> {
+    let id = cell.machine.as_deref().unwrap_or_default();
+    let machine = Machine::built_in(id, &[])?;
+    if cell.threads <= machine.cpu_count() {
+        return Ok(machine);
+    }
+    Machine::built_in(id, &[("scheduler.patience".to_owned(), "true".to_owned())])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::regret::cells::Cells;
+    use crate::simulated::run_each;
+
+    const CELLS: &str = r#"
+candidates = ["futex", "mcs_spin"]
+fairness_factor = 0.8
+rounds = 2
+targets = { worst = 0.8, mean = 0.95 }
+[[machine]]
+id = "apple-m1"
+threads = [1, 16]
+[[body]]
+name = "short"
+workload = "counter"
+duration = "200us"
+[held_out]
+seed = 1
+cells = []
+"#;
+
+    /// The runs of a cell are told apart from all others, and a cell whose runs are missing has no ratio.
+    #[test]
+    fn each_cell_gets_its_own_runs() {
+        let cells = Cells::read("a.toml", CELLS).expect("cells");
+        let locks = ["ttas", "futex", "mcs_spin"].map(str::to_owned).to_vec();
+        let plan =
+            Plan::new(cells.cells.clone(), (locks, &cells.candidates), 1.0, (vec![1, 2, 3], None)).expect("a plan");
+        let jobs = plan.jobs();
+        assert_eq!(jobs.len(), 18);
+        let mut rows = run_each(&jobs, |_| {}, |_| Ok::<(), ()>(())).expect("runs");
+        let found = plan.findings(&rows);
+        assert_eq!(found.iter().map(|finding| finding.cell.threads).collect::<Vec<_>>(), [1, 16]);
+        for (finding, cell) in found.iter().zip(0..) {
+            let row = |seed: usize, lock: usize| rows[(seed * 2 + cell) * 3 + lock].as_ref().expect("a run");
+            let throughput = |seed, lock| row(seed, lock).outcome.as_ref().expect("a result").report.throughput;
+            let own: Vec<f64> = finding.subject.rounds.iter().map(|round| round.expect("a run").throughput).collect();
+            assert_eq!(own, [throughput(0, 0), throughput(1, 0), throughput(2, 0)]);
+            let best = if finding.best.as_deref() == Ok("futex") { 1 } else { 2 };
+            let ratio = throughput(1, 0) / throughput(1, best);
+            assert!((finding.ratio().expect("a ratio") - ratio).abs() < 1e-9 * ratio, "{finding:?}");
+        }
+        rows[3..].iter_mut().for_each(|row| *row = None);
+        let found = plan.findings(&rows);
+        assert!(found[0].best.is_ok() && found[0].ratio().is_none() && found[1].best.is_err(), "{found:?}");
+    }
+}
