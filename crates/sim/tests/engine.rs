@@ -248,6 +248,30 @@ fn a_line_goes_to_those_who_have_asked_for_it_unless_its_owner_is_quick() {
 }
 
 #[test]
+fn words_128_bytes_apart_share_no_line_and_words_64_bytes_apart_may() {
+    #[repr(align(128))]
+    struct Pair([<Sim as Platform>::U32; 32]);
+    let took = |line: &str| {
+        let machine = one_socket(&[("core.line", line)]);
+        let pair = Pair(std::array::from_fn(|_| <Sim as Platform>::U32::holding(0)));
+        let times = on_threads(&machine, 2, |number| {
+            if number == 0 {
+                pair.0[0].store(1, Relaxed);
+                return 0;
+            }
+            at(100_000);
+            pair.0[16].load(Relaxed);
+            let start = now();
+            pair.0[0].load(Relaxed);
+            now() - start
+        });
+        times.unwrap()[1]
+    };
+    assert!(took("64") >= 50, "{} ns", took("64"));
+    assert!(took("128") < 20, "it came along: {} ns", took("128"));
+}
+
+#[test]
 fn hardware_threads_of_a_core_pay_for_what_they_share() {
     // CPU 36 is the second hardware thread of CPU 0's core.
     let machine = one_socket(&[("latency.sibling", "500"), ("core.sibling_busy", "1"), ("core.sibling_spinning", "1")]);

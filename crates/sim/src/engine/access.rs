@@ -222,12 +222,13 @@ pub fn update(place: Place, f: impl FnOnce(u64) -> Option<u64>) -> u64 {
 pub fn touch(start: usize, bytes: usize, write: bool) {
     settle();
     let core = engine().core();
-    for key in start >> 6..=(start + bytes.max(1) - 1) >> 6 {
+    let line = engine().machine.costs.line;
+    for key in start >> line..=(start + bytes.max(1) - 1) >> line {
         let engine = engine();
         engine.operations += 1;
-        let index = engine.line_of(key << 6);
+        let index = engine.line_of(key << line);
         if !engine.lines[index].copies.contains(core) {
-            let sent = engine.sent_for(key << 6);
+            let sent = engine.sent_for(key << line);
             if write && engine.lines[index].owner != NOBODY && engine.is_free(index) {
                 // A line that another core has modified comes with the right to write.
                 let arrives = engine.serve_write(index, core, sent);

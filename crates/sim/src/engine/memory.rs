@@ -114,7 +114,7 @@ impl Engine {
     /// The line of `address`, numbered in the order of first touches.
     #[inline]
     pub fn line_of(&mut self, address: usize) -> usize {
-        let key = address >> 6;
+        let key = address >> self.machine.costs.line;
         let slot = self.recent[key % super::RECENT];
         if slot.0 == key {
             return slot.1 as usize;

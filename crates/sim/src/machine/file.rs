@@ -170,6 +170,9 @@ pub struct Latency {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Core {
+    /// Bytes of a cache line, 64 or 128.
+    #[serde(default = "usual_line")]
+    pub line: u32,
     /// One clock cycle.
     pub cycle: f64,
     /// A load or store that hits the own cache, with the instructions around it.
@@ -266,6 +269,10 @@ pub struct Scheduler {
 
 fn usual_jitter() -> f64 {
     0.1
+}
+
+fn usual_line() -> u32 {
+    64
 }
 
 /// `clock_gettime` without a system call, on most machines.

@@ -84,6 +84,8 @@ pub struct Machine {
 /// Durations in picoseconds; shares in 1/1024.
 #[derive(Clone, Debug)]
 pub(crate) struct Costs {
+    /// The binary logarithm of the bytes of a line.
+    pub(crate) line: u32,
     pub(crate) sibling: Ps,
     pub(crate) shared_cache: Ps,
     pub(crate) memory: Ps,

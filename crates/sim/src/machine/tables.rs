@@ -270,10 +270,14 @@ fn costs(file: &File) -> Result<Costs, Problem> {
             return Err((key.into(), format!("is {ns}, under 0.01 ns")));
         }
     }
+    if !matches!(core.line, 64 | 128) {
+        return Err(("core.line".into(), format!("is {}, not 64 or 128", core.line)));
+    }
     if scheduler.slice < 1000.0 {
         return Err(("scheduler.slice".into(), format!("is {}, under 1000 ns", scheduler.slice)));
     }
     Ok(Costs {
+        line: core.line.ilog2(),
         sibling: ps("latency.sibling", latency.sibling)?,
         shared_cache: ps("latency.shared_cache", latency.shared_cache)?,
         memory: ps("latency.memory", latency.memory)?,
