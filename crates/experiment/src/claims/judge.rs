@@ -131,16 +131,16 @@ mod tests {
         let times = |id: &str, factor: f64| outcome(find(id), factor * find(id).value);
         let outcomes = [
             times("ron-waiters", 0.5),
-            times("cna-2", 2.0),
-            times("cna-hmcs", 0.5),
-            times("cna-70", 1.0),
-            times("cna-1", 9.0),
-            times("cna-fair", 9.0),
+            times("m1-max", 2.0),
+            times("m1-pb10", 0.5),
+            times("m1-bench-6", 1.0),
+            times("m1-slo-0", 9.0),
+            times("m1-mcs-drop", 9.0),
         ];
         let errors = errors(&outcomes);
         let names: Vec<_> = errors.iter().map(|errors| (errors.machine.as_str(), errors.is_held_out)).collect();
-        assert_eq!(names, [("xeon-e5-2699v3", false), ("amd-2990wx", true)]);
-        assert_eq!((errors[0].claims, errors[0].blind_claims, errors[0].target), (3, 1, Some(1.10)));
+        assert_eq!(names, [("apple-m1", false), ("amd-2990wx", true)]);
+        assert_eq!((errors[0].claims, errors[0].blind_claims, errors[0].target), (3, 1, Some(1.25)));
         assert!((errors[0].factor - 2f64.powf(2.0 / 3.0)).abs() < 1e-9, "{errors:?}");
         assert!((errors[0].blind_factor.unwrap_or_default() - 2.0).abs() < 1e-9, "{errors:?}");
         assert_eq!((errors[1].factor, errors[1].target), (2.0, None));
