@@ -6,8 +6,10 @@ mod worker;
 use super::Outcome;
 use lockswap_check::mutation::{self, Change, Mutant};
 use lockswap_check::runner::{Budget, Engine};
+use lockswap_check::source;
 use lockswap_check::subjects::{self, Subject};
-use results::{line, source, table, why, Results, Verdict};
+use lockswap_check::survivors::{disagreements, EXPLAINED, SOURCES};
+use results::{line, table, Results, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -18,7 +20,7 @@ use worker::{attempt, Order, Worker, HANGS};
 pub use worker::{work, WORKER};
 
 /// Weakens one memory order or leaves out one wait of a lock at a time, and looks whether a check fails then. Exit status
-/// 1: a mutant survives for which crates/check/src/command/survivors.rs has no reason.
+/// 1: a mutant survives for which crates/check/src/survivors.rs has no reason, or a reason there is about none that does.
 #[derive(clap::Args)]
 pub struct MutantsArgs {
     /// Places that this lock passes only; may be repeated.
@@ -39,8 +41,6 @@ pub struct MutantsArgs {
     jobs: usize,
 }
 
-/// What counts: the locks' own source.
-const SOURCES: &str = "crates/locks/src/";
 /// Locks on which a mutant in shared source is tried.
 const MOST_LOCKS: usize = 4;
 /// No new scenario is tried on a mutant after this.
@@ -113,18 +113,16 @@ pub fn run(args: MutantsArgs) -> Outcome {
     results.verdicts.extend(verdicts);
     results.verdicts.sort_by(|a, b| a.mutant.cmp(&b.mutant));
     let survivors = || results.verdicts.iter().filter(|verdict| verdict.caught.is_none());
-    let unexplained = survivors().filter(|verdict| why(verdict).is_none()).count();
-    println!(
-        "{} mutants, {} survived, {unexplained} of them not explained",
-        results.verdicts.len(),
-        survivors().count()
-    );
+    println!("{} mutants, {} survived", results.verdicts.len(), survivors().count());
+    let verdicts = results.verdicts.iter().map(|verdict| (&verdict.mutant, verdict.caught.is_some()));
+    let disagreements = disagreements(EXPLAINED, verdicts, is_part);
+    disagreements.iter().for_each(|line| println!("{line}"));
     if let (Some(path), Some(beside)) = (&args.write, &beside) {
         super::write(beside, &results.text())?;
         super::write(path, &table(&results.verdicts, &results.orders, &subjects::all()))?;
     }
     eprintln!("{:.0} s", start.elapsed().as_secs_f64());
-    Ok(if unexplained == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if disagreements.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// All mutants, and the scenarios that pass their places, cheap ones first.
@@ -210,11 +208,11 @@ fn try_mutant(subjects: &[Subject], mutant: Mutant, targets: &[Target], worker: 
                 Engine::Loom => subject.weak[target.scenario].name,
             };
             let by = format!("{}, {}, {scenario}", subject.name(), target.engine);
-            let source = source(&mutant.place.file, mutant.place.line);
+            let source = source::line(&mutant.place.file, mutant.place.line);
             return Verdict { mutant, source, caught: Some((by, failure)), tried: (tried, relevant.len()) };
         }
     }
-    let source = source(&mutant.place.file, mutant.place.line);
+    let source = source::line(&mutant.place.file, mutant.place.line);
     Verdict { mutant, source, caught: None, tried: (tried, relevant.len()) }
 }
 

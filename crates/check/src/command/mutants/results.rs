@@ -1,11 +1,12 @@
 //! What became of mutants: kept in a file, and drawn as the table that is published.
 
-use super::{HANGS, MOST_LOCKS, PER_MUTANT, SOURCES};
-use crate::command::survivors;
+use super::{HANGS, MOST_LOCKS, PER_MUTANT};
 use lockswap_check::mutation::Mutant;
+use lockswap_check::source;
 use lockswap_check::subjects::Subject;
+use lockswap_check::survivors::{self, EXPLAINED, SOURCES};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -36,9 +37,9 @@ impl Results {
         let mut results: Results = serde_json::from_str(&text)
             .map_err(|error| format!("{} holds no results of mutants: {error}", path.display()))?;
         results.verdicts.retain_mut(|Verdict { mutant: Mutant { place, .. }, source: known, .. }| {
-            if source(&place.file, place.line) != *known {
-                let lines = (1..).take_while(|line| *line <= length(&place.file));
-                let mut same = lines.filter(|line| source(&place.file, *line) == *known);
+            if source::line(&place.file, place.line) != *known {
+                let lines = (1..).take_while(|line| *line <= source::length(&place.file));
+                let mut same = lines.filter(|line| source::line(&place.file, *line) == *known);
                 match (same.next(), same.next()) {
                     (Some(line), None) => place.line = line,
                     _ => return false,
@@ -58,41 +59,15 @@ impl Results {
     }
 }
 
-/// The lines of a file.
-fn lines<R>(file: &str, f: impl FnOnce(&[String]) -> R) -> R {
-    thread_local! {
-        static FILES: std::cell::RefCell<HashMap<String, Vec<String>>> = std::cell::RefCell::default();
-    }
-    FILES.with_borrow_mut(|files| {
-        let lines = files.entry(file.to_owned()).or_insert_with(|| {
-            let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../");
-            let text = std::fs::read_to_string(format!("{root}{file}")).unwrap_or_default();
-            text.lines().map(|line| line.trim().to_owned()).collect()
-        });
-        f(lines)
-    })
-}
-
-/// The line of the source at a place.
-pub fn source(file: &str, line: u32) -> String {
-    lines(file, |lines| lines.get(line as usize - 1).cloned().unwrap_or_default())
-}
-
-/// How many lines a file has.
-fn length(file: &str) -> u32 {
-    lines(file, |lines| lines.len() as u32)
-}
-
 /// Why it survives, if that is known.
 pub fn why(verdict: &Verdict) -> Option<&'static str> {
-    let Mutant { place, change } = &verdict.mutant;
-    survivors::why(&place.file, &verdict.source, *change)
+    survivors::explanation(EXPLAINED, &verdict.mutant).map(|known| known.why)
 }
 
 /// A verdict for the terminal.
 pub fn line(verdict: &Verdict) -> String {
     let Mutant { place, change } = &verdict.mutant;
-    let source = source(&place.file, place.line);
+    let source = source::line(&place.file, place.line);
     match &verdict.caught {
         Some((by, failure)) => {
             let failure = failure.lines().next().unwrap_or_default();
@@ -149,14 +124,14 @@ pub fn table(verdicts: &[Verdict], unseen: &[(String, u32)], subjects: &[Subject
             "| {}:{} | {change} | `{}` | {tried} of {all} | {} |",
             place.file.trim_start_matches(SOURCES),
             place.line,
-            cell(&source(&place.file, place.line)),
+            cell(&source::line(&place.file, place.line)),
             why(verdict).unwrap_or("not explained")
         );
     }
     text +=
         "\n## Orders without mutants\n\nNo scenario passes these lines under loom within the time of the search.\n\n";
     for (file, line) in unseen {
-        let _ = writeln!(text, "- {}:{line} `{}`", file.trim_start_matches(SOURCES), cell(&source(file, *line)));
+        let _ = writeln!(text, "- {}:{line} `{}`", file.trim_start_matches(SOURCES), cell(&source::line(file, *line)));
     }
     let large: BTreeSet<_> = subjects.iter().filter(|subject| subject.weak.is_empty()).map(Subject::name).collect();
     let large: Vec<_> = large.into_iter().collect();
@@ -177,7 +152,7 @@ pub fn table(verdicts: &[Verdict], unseen: &[(String, u32)], subjects: &[Subject
             text,
             "| {} | {change} | `{}` | {by} | {} |",
             place.line,
-            cell(&source(file, place.line)),
+            cell(&source::line(file, place.line)),
             cell(failure)
         );
     }
