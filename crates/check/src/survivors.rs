@@ -52,31 +52,12 @@ const BUFFERED_TURN: &str =
     "the sleeper's load of `turn` comes before its exchange on `state`, the releaser's change of `turn` after its \
          own: without this order the load may see that change, and the sleeper sleeps on the new value, after the \
          wake-up; loom lets no load see a later write";
-/// As [`BUFFERED_BELL`].
-const BUFFERED_OUT: &str =
-    "the release's load of `next` comes before the store of OUT, the owner's `next` = null of the next use after its \
-         load of OUT: without this order the release may see that null, and waits for a link that it has missed; \
-         loom lets no load see a later write";
-/// Memory that serves another purpose after the access.
-const REUSE: &str =
-    "coherence of this one word is enough for a node that is used again as a node; the order is for memory that \
-         becomes something else then, which no scenario does";
-/// A node of CLH with a sleeper.
-const SLEEPER: &str =
-    "without this order the `sleeper` that a waiter of clh_stp leaves in a node may come after that of the node's \
-         next use, and the release then wakes the wrong thread: three threads and a node used twice, which loom does \
-         not finish; for clh_spin coherence of the one word is enough";
-/// A grant of long ago.
-const STALE: &str =
-    "only a third thread can read the grant of the node's earlier use, as the one that ended that use has seen the \
-         end: three threads and a node used twice, which loom does not finish";
-/// The end of a lock's memory.
-const DESTROYED: &str = "keeps the last access before the end of the lock's memory, which loom's machine does not know";
 /// The gates of the read-write lock on futexes.
 const GATE: &str =
     "who opens a gate first takes a flag out of `state`: without this order a sleeper may see the new count of the \
          gate, but the state with the flag, takes it for its own, and sleeps on the new count, after the wake-up; \
-         loom's sleepers wake by themselves";
+         here the one who opens is a writer whose time is over, and no scenario has that beside a sleeper without a \
+         deadline";
 /// The look at WaitArray before RON's lock becomes free.
 const LAST_LOOK: &str =
     "keeps a waiter from being missed by the last look before the lock is free, which would let others pass it: loom \
@@ -129,13 +110,6 @@ pub const EXPLAINED: &[Explained] = &[
              and in the scenarios that come so far loom has such ones for the lock as it is, too",
     },
     Explained {
-        file: "load_control/mcs_timepub.rs",
-        item: "Node::is_reusable",
-        order: Some("out"),
-        change: Change::DropAcquire,
-        why: BUFFERED_OUT,
-    },
-    Explained {
         file: "numa/cna.rs",
         item: "CnaLock::granted_without_successor",
         order: Some("enqueue"),
@@ -145,62 +119,6 @@ pub const EXPLAINED: &[Explained] = &[
              loom does not finish",
     },
     Explained {
-        file: "numa/level.rs",
-        item: "HNode::is_quiet",
-        order: Some("quiet"),
-        change: Change::DropAcquire,
-        why: DESTROYED,
-    },
-    Explained {
-        file: "queue/clh.rs",
-        item: "Node::is_reusable",
-        order: Some("reuse"),
-        change: Change::DropAcquire,
-        why: SLEEPER,
-    },
-    Explained {
-        file: "queue/clh.rs",
-        item: "Node::wait_behind",
-        order: Some("reuse"),
-        change: Change::DropRelease,
-        why: SLEEPER,
-    },
-    Explained {
-        file: "queue/clh.rs",
-        item: "Clh::try_lock",
-        order: Some("enqueue"),
-        change: Change::DropRelease,
-        why: STALE,
-    },
-    Explained {
-        file: "queue/hemlock.rs",
-        item: "Grant::is_reusable",
-        order: Some("reuse"),
-        change: Change::DropAcquire,
-        why: REUSE,
-    },
-    Explained {
-        file: "queue/hemlock.rs",
-        item: "Grant::take",
-        order: Some("reuse"),
-        change: Change::DropRelease,
-        why: REUSE,
-    },
-    Explained {
-        file: "queue/hemlock.rs",
-        item: "Hemlock::lock",
-        order: Some("enqueue"),
-        change: Change::DropRelease,
-        why: STALE,
-    },
-    Explained {
-        file: "queue/hemlock.rs",
-        item: "Hemlock::try_lock",
-        order: Some("enqueue"),
-        change: Change::DropRelease,
-        why: STALE,
-    },
-    Explained {
         file: "routed/ron.rs",
         item: "Routed::take_free_or_tell",
         order: Some("last look"),
@@ -217,13 +135,6 @@ pub const EXPLAINED: &[Explained] = &[
     Explained {
         file: "routed/ron.rs",
         item: "Routed::hand_over",
-        order: Some("hand-off"),
-        change: Change::DropRelease,
-        why: DESTROYED,
-    },
-    Explained {
-        file: "routed/ron.rs",
-        item: "Routed::hand_over",
         order: Some("last look"),
         change: Change::DropAcquire,
         why: LAST_LOOK,
@@ -234,24 +145,10 @@ pub const EXPLAINED: &[Explained] = &[
         order: Some("last look"),
         change: Change::DropRelease,
         why: LAST_LOOK,
-    },
-    Explained {
-        file: "rw/rw_futex.rs",
-        item: "RwFutex::acquire",
-        order: Some("gate"),
-        change: Change::DropAcquire,
-        why: GATE,
     },
     Explained {
         file: "rw/rw_futex.rs",
         item: "RwFutex::give_up",
-        order: Some("gate"),
-        change: Change::DropRelease,
-        why: GATE,
-    },
-    Explained {
-        file: "rw/rw_futex.rs",
-        item: "RwFutex::open_gates",
         order: Some("gate"),
         change: Change::DropRelease,
         why: GATE,
@@ -262,7 +159,7 @@ pub const EXPLAINED: &[Explained] = &[
         order: Some("early-end"),
         change: Change::DropAcquire,
         why: "the head of the queue may then see the end of a slice that has been given up, and sleep until that \
-             time: loom's sleepers wake by themselves",
+             time: it goes on then, and no check under loom sees that it comes late",
     },
     Explained {
         file: "shuffle/blocking.rs",

@@ -1,6 +1,9 @@
 //! Loom's machine: every execution of a few threads that the C11 memory model allows (loom implements Norris, Demsky:
 //! OOPSLA 2013), within loom's own limits.
 
+mod awaits;
+mod memory;
+
 use crate::mutation::{self, Wait};
 use lockswap_conformance::small::Stage;
 use lockswap_conformance::Threads;
@@ -8,6 +11,7 @@ use lockswap_platform::{
     AtomicInt, AtomicPtrCell, Clock, CoreKind, DataCell, Deadline, Ns, Ordering, Platform, SharedTable, Wake,
 };
 use lockswap_sim::explore::number_in;
+use memory::Token;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, Location};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,8 +19,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The machine of loom: thread i runs on CPU i, of node i modulo 2; even ones are big. A bounded spin looks once, a timed
-/// wait twice; a sleeper may wake up for no reason, so that lost wake-ups are the explorer's part. Each thread has a clock
-/// of its own, which stands still but for the end of a timed wait: a common one would order what no lock orders.
+/// wait twice. Each thread has a clock of its own, which stands still but for the end of a timed wait: a common one would
+/// order what no lock orders.
+///
+/// A sleeper may wake up for no reason, except in scenarios that say [`Stage::sleep_soundly`]: there it sleeps until it is
+/// woken. Waits have to end: see [`awaits`]. Memory that a scenario says is [`Stage::gone`] must not be accessed: see
+/// [`memory`].
 pub struct Weak;
 
 thread_local! {
@@ -44,15 +52,16 @@ fn reads_in_sequence<T>(word: &T, order: Ordering) -> bool {
 macro_rules! int {
     ($name:ident, $atomic:ident, $value:ty) => {
         /// A word of loom's.
-        pub struct $name(loom::sync::atomic::$atomic);
+        pub struct $name(loom::sync::atomic::$atomic, Token);
 
         impl AtomicInt<$value> for $name {
             #[track_caller]
             fn new(value: $value) -> Self {
-                Self(loom::sync::atomic::$atomic::new(value))
+                Self(loom::sync::atomic::$atomic::new(value), Token::new())
             }
             #[track_caller]
             fn load(&self, order: Ordering) -> $value {
+                self.1.access();
                 let order = mutation::order(Location::caller(), order);
                 if reads_in_sequence(self, order) {
                     return self.0.fetch_add(0, Ordering::Acquire);
@@ -61,51 +70,66 @@ macro_rules! int {
             }
             #[track_caller]
             fn store(&self, value: $value, order: Ordering) {
-                self.write(Location::caller(), order, |word, order| word.store(value, order));
+                self.1.access();
+                let order = mutation::order(Location::caller(), order);
+                self.0.store(value, order);
+                note_write(self, order);
+                awaits::note_change();
             }
             #[track_caller]
             fn compare_exchange(&self, current: $value, new: $value, order: Ordering) -> Result<$value, $value> {
+                self.1.access();
                 let order = mutation::order(Location::caller(), order);
                 let result = self.0.compare_exchange(current, new, order, Ordering::Relaxed);
                 if result.is_ok() {
                     note_write(self, order);
+                    if new != current {
+                        awaits::note_change();
+                    }
                 }
                 result
             }
             #[track_caller]
             fn swap(&self, value: $value, order: Ordering) -> $value {
-                self.write(Location::caller(), order, |word, order| word.swap(value, order))
+                self.update(Location::caller(), order, |_| value, |word, order| word.swap(value, order))
             }
             #[track_caller]
             fn fetch_add(&self, value: $value, order: Ordering) -> $value {
-                self.write(Location::caller(), order, |word, order| word.fetch_add(value, order))
+                let new = |old: $value| old.wrapping_add(value);
+                self.update(Location::caller(), order, new, |word, order| word.fetch_add(value, order))
             }
             #[track_caller]
             fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
-                self.write(Location::caller(), order, |word, order| word.fetch_sub(value, order))
+                let new = |old: $value| old.wrapping_sub(value);
+                self.update(Location::caller(), order, new, |word, order| word.fetch_sub(value, order))
             }
             #[track_caller]
             fn fetch_and(&self, value: $value, order: Ordering) -> $value {
-                self.write(Location::caller(), order, |word, order| word.fetch_and(value, order))
+                self.update(Location::caller(), order, |old| old & value, |word, order| word.fetch_and(value, order))
             }
             #[track_caller]
             fn fetch_or(&self, value: $value, order: Ordering) -> $value {
-                self.write(Location::caller(), order, |word, order| word.fetch_or(value, order))
+                self.update(Location::caller(), order, |old| old | value, |word, order| word.fetch_or(value, order))
             }
         }
 
         impl $name {
-            /// A write at `location`, where the source says `order`.
-            fn write<R>(
+            /// A read-modify-write at `location`, where the source says `order`; `new` is the value that it writes.
+            fn update(
                 &self,
                 location: &'static Location<'static>,
                 order: Ordering,
-                write: impl FnOnce(&loom::sync::atomic::$atomic, Ordering) -> R,
-            ) -> R {
+                new: impl FnOnce($value) -> $value,
+                update: impl FnOnce(&loom::sync::atomic::$atomic, Ordering) -> $value,
+            ) -> $value {
+                self.1.access();
                 let order = mutation::order(location, order);
-                let result = write(&self.0, order);
+                let old = update(&self.0, order);
                 note_write(self, order);
-                result
+                if new(old) != old {
+                    awaits::note_change();
+                }
+                old
             }
         }
     };
@@ -116,7 +140,7 @@ int!(WeakU32, AtomicU32, u32);
 int!(WeakUsize, AtomicUsize, usize);
 
 /// A pointer of loom's. SeqCst is AcqRel here: no lock needs more of a pointer.
-pub struct WeakPtr<T>(loom::sync::atomic::AtomicPtr<T>);
+pub struct WeakPtr<T>(loom::sync::atomic::AtomicPtr<T>, Token);
 
 // SAFETY: an atomic pointer is a number; whoever follows it says why that is right.
 unsafe impl<T> Send for WeakPtr<T> {}
@@ -126,24 +150,37 @@ unsafe impl<T> Sync for WeakPtr<T> {}
 impl<T> AtomicPtrCell<T> for WeakPtr<T> {
     #[track_caller]
     fn new(value: *mut T) -> Self {
-        Self(loom::sync::atomic::AtomicPtr::new(value))
+        Self(loom::sync::atomic::AtomicPtr::new(value), Token::new())
     }
     #[track_caller]
     fn load(&self, order: Ordering) -> *mut T {
+        self.1.access();
         self.0.load(mutation::order(Location::caller(), order))
     }
     #[track_caller]
     fn store(&self, value: *mut T, order: Ordering) {
+        self.1.access();
         self.0.store(value, mutation::order(Location::caller(), order));
+        awaits::note_change();
     }
     #[track_caller]
     fn swap(&self, value: *mut T, order: Ordering) -> *mut T {
-        self.0.swap(value, mutation::order(Location::caller(), order))
+        self.1.access();
+        let old = self.0.swap(value, mutation::order(Location::caller(), order));
+        if old != value {
+            awaits::note_change();
+        }
+        old
     }
     #[track_caller]
     fn compare_exchange(&self, current: *mut T, new: *mut T, order: Ordering) -> Result<*mut T, *mut T> {
+        self.1.access();
         let order = mutation::order(Location::caller(), order);
-        self.0.compare_exchange(current, new, order, Ordering::Relaxed)
+        let result = self.0.compare_exchange(current, new, order, Ordering::Relaxed);
+        if result.is_ok() && new != current {
+            awaits::note_change();
+        }
+        result
     }
 }
 
@@ -178,6 +215,7 @@ loom::thread_local! {
 loom::lazy_static! {
     static ref WAITERS: Vec<WeakUsize> = (0..SLOTS).map(|_| WeakUsize::new(0)).collect();
     static ref READERS: Vec<WeakUsize> = (0..SLOTS).map(|_| WeakUsize::new(0)).collect();
+    static ref QUEUES: loom::sync::atomic::AtomicU32 = loom::sync::atomic::AtomicU32::new(0);
 }
 
 /// When an execution begins, ns: long after 0, which a time that nobody has written yet is.
@@ -195,6 +233,7 @@ fn virtual_cpu() -> u32 {
 
 /// The calling thread has waited until `time`.
 fn pass_time(time: Ns) {
+    awaits::note_change();
     CLOCK.with(|clock| clock.set(clock.get().max(time)));
 }
 
@@ -209,11 +248,13 @@ impl Platform for Weak {
     fn spin_map<R>(mut f: impl FnMut() -> Option<R>) -> R {
         loop {
             if let Some(value) = f() {
+                awaits::note_end();
                 return value;
             }
             if let Some(value) = mutation::skipped_wait(Wait::Spin, Location::caller()) {
                 return value;
             }
+            awaits::note_look();
             loom::thread::yield_now();
         }
     }
@@ -283,17 +324,42 @@ impl Platform for Weak {
     }
     #[track_caller]
     fn park(word: &WeakU32, expected: u32, until: Option<Deadline>) -> Wake {
-        if word.0.load(Ordering::Relaxed) == expected {
-            if let Some(until) = until {
-                pass_time(until.at);
-                return Wake::TimedOut;
-            }
+        let is_sound = awaits::sleeps_soundly();
+        if is_sound {
+            // Comes in an order with the wake-ups, which loom knows by this word.
+            QUEUES.fetch_add(0, Ordering::Relaxed);
+        }
+        word.1.access();
+        // The kernel compares the newest value, and in one step with going to sleep: nothing comes in between here either.
+        // Loom reads the newest one for an exchange, and writes nothing if that fails.
+        let value = if is_sound {
+            let other = !expected;
+            word.0.compare_exchange(other, other, Ordering::Relaxed, Ordering::Relaxed).unwrap_or_else(|found| found)
+        } else {
+            word.0.load(Ordering::Relaxed)
+        };
+        if value != expected {
+            return Wake::Retry;
+        }
+        if let Some(until) = until {
+            pass_time(until.at);
+            return Wake::TimedOut;
+        }
+        if is_sound {
+            awaits::sleep((&raw const *word).addr());
+        } else {
+            awaits::note_look();
             loom::thread::yield_now();
         }
         Wake::Retry
     }
-    fn unpark(_: *const WeakU32, _: u32) -> u32 {
-        0
+    #[track_caller]
+    fn unpark(word: *const WeakU32, most: u32) -> u32 {
+        if !awaits::sleeps_soundly() || mutation::skips(Wait::Unpark, Location::caller()) {
+            return 0;
+        }
+        QUEUES.fetch_add(0, Ordering::Relaxed);
+        awaits::wake(word.addr(), most)
     }
 }
 
@@ -302,6 +368,7 @@ pub struct Modelled;
 
 impl Threads for Modelled {
     fn run<'a>(bodies: Vec<Box<dyn FnOnce() + Send + 'a>>) {
+        awaits::begin(bodies.len());
         let mut threads: Vec<_> = bodies
             .into_iter()
             .enumerate()
@@ -318,17 +385,20 @@ impl Threads for Modelled {
                 loom::thread::spawn(move || {
                     THREAD.with(|thread| thread.set(index));
                     body();
+                    awaits::note_thread_end();
                 })
             })
             .collect();
         if let Some((index, body)) = last {
             THREAD.with(|thread| thread.set(index));
             body();
+            awaits::note_thread_end();
         }
         for handle in handles {
             handle.join().expect("loom reports panics itself");
         }
         THREAD.with(|thread| thread.set(0));
+        awaits::begin(1);
     }
 
     fn settle() {
@@ -341,7 +411,12 @@ impl Stage for Modelled {
     fn enough() {
         loom::skip_branch();
     }
-    fn gone(_: *const u8, _: usize) {}
+    fn sleep_soundly() {
+        awaits::sleep_soundly();
+    }
+    fn gone(start: *const u8, bytes: usize) {
+        memory::end(start.addr(), bytes);
+    }
     fn moment() -> u64 {
         0
     }
@@ -384,8 +459,11 @@ pub fn explore(preemptions: Option<usize>, most: u64, time: Duration, scenario: 
             counter.fetch_add(1, Relaxed);
             SEQUENTIAL.take();
             PLACES.take();
+            memory::forget();
+            awaits::forget();
             // Made here: else the first user's making would order it before the others' first use.
             assert_eq!(WAITERS.len(), READERS.len());
+            QUEUES.load(Ordering::Relaxed);
             scenario();
         });
     }));
