@@ -1,6 +1,6 @@
 //! What became of mutants: kept in a file, and drawn as the table that is published.
 
-use super::{HANGS, MOST_LOCKS, PER_MUTANT};
+use super::{GIVEN_UP, MOST_LOCKS, PER_MUTANT};
 use lockswap_check::mutation::Mutant;
 use lockswap_check::source;
 use lockswap_check::subjects::Subject;
@@ -18,6 +18,9 @@ pub struct Verdict {
     pub source: String,
     /// How it was caught: by which lock, machine, scenario; what it said.
     pub caught: Option<(String, String)>,
+    /// Where a check came to no result and no other one failed: which, and why. It is not caught.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undecided: Option<(String, String)>,
     /// Scenarios tried, and how many there were.
     pub tried: (usize, usize),
 }
@@ -64,6 +67,11 @@ pub fn why(verdict: &Verdict) -> Option<&'static str> {
     survivors::explanation(EXPLAINED, &verdict.mutant).map(|known| known.why)
 }
 
+/// The check that came to no result, if one did, for a line that goes on.
+fn undecided(verdict: &Verdict) -> String {
+    verdict.undecided.as_ref().map_or_else(String::new, |(by, why)| format!("undecided in {by}: {why}; "))
+}
+
 /// A verdict for the terminal.
 pub fn line(verdict: &Verdict) -> String {
     let Mutant { place, change } = &verdict.mutant;
@@ -75,8 +83,10 @@ pub fn line(verdict: &Verdict) -> String {
         }
         None => {
             let (tried, all) = verdict.tried;
+            let name = if verdict.undecided.is_some() { "UNDECIDED" } else { "SURVIVED" };
             format!(
-                "SURVIVED {place} {change}: {source}\n         {tried} of {all} scenarios; {}",
+                "{name} {place} {change}: {source}\n         {tried} of {all} scenarios; {}{}",
+                undecided(verdict),
                 why(verdict).unwrap_or("not explained")
             )
         }
@@ -98,21 +108,23 @@ pub fn table(verdicts: &[Verdict], unseen: &[(String, u32)], subjects: &[Subject
         "# Mutants\n\n\
          Made by `cargo run --profile prove -p lockswap-check -- mutants --jobs 2 --write docs/mutants.md`; do not edit.\n\n\
          Each line is the source of a lock with one thing changed: an access without Acquire or without Release, a spin \
-         that does not wait, a wake-up that is left out. It is *caught* if a check of a lock that passes this place fails, \
-         crashes or does not end. [proof.md](proof.md) says how, and what that means.\n\n",
+         that does not wait, a wake-up that is left out. It is *caught* if a check of a lock that passes this place fails \
+         or crashes, or makes an execution without end that the lock as it is has not. A check that comes to no result \
+         does not count: the mutant is *undecided*, and listed with the survivors. [proof.md](proof.md) says how, and what that means.\n\n",
     );
     let survivors: Vec<_> = verdicts.iter().filter(|verdict| verdict.caught.is_none()).collect();
     let explained = survivors.iter().filter(|verdict| why(verdict).is_some()).count();
     let _ = writeln!(
         text,
-        "Budget: {} s for each mutant, on at most {MOST_LOCKS} locks that pass the place; a scenario that does not answer \
-         for {} s hangs.\n\n\
-         **{} mutants, {} caught, {} survived: {explained} explained, {} not explained.**\n",
+        "Budget: {} s of CPU time for each mutant, on at most {MOST_LOCKS} locks that pass the place; a scenario that has \
+         not been answered after {} s of CPU time is given up.\n\n\
+         **{} mutants, {} caught, {} survived, {} of them undecided: {explained} explained, {} not explained.**\n",
         PER_MUTANT.as_secs(),
-        HANGS.as_secs(),
+        GIVEN_UP.as_secs(),
         verdicts.len(),
         verdicts.len() - survivors.len(),
         survivors.len(),
+        survivors.iter().filter(|verdict| verdict.undecided.is_some()).count(),
         survivors.len() - explained
     );
     text += "## Survivors\n\n| place | change | source | scenarios tried | why |\n|---|---|---|---|---|\n";
@@ -121,10 +133,11 @@ pub fn table(verdicts: &[Verdict], unseen: &[(String, u32)], subjects: &[Subject
         let (tried, all) = verdict.tried;
         let _ = writeln!(
             text,
-            "| {}:{} | {change} | `{}` | {tried} of {all} | {} |",
+            "| {}:{} | {change} | `{}` | {tried} of {all} | {}{} |",
             place.file.trim_start_matches(SOURCES),
             place.line,
             cell(&source::line(&place.file, place.line)),
+            undecided(verdict),
             why(verdict).unwrap_or("not explained")
         );
     }
