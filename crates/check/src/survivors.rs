@@ -106,8 +106,8 @@ pub const EXPLAINED: &[Explained] = &[
         order: Some("enqueue"),
         change: Change::DropRelease,
         why: "without it the null in the heir's link and the link of whoever joins behind it have no order: if the \
-             null comes last, the link is lost and its owner waits for ever. Seen as an execution that does not end, \
-             and in the scenarios that come so far loom has such ones for the lock as it is, too",
+             null comes last, the link is lost and its owner waits for ever; no scenario that loom finishes has a thread \
+             that joins then without having acquired the lock since",
     },
     Explained {
         file: "numa/cna.rs",

@@ -64,6 +64,7 @@ macro_rules! int {
                 self.1.access();
                 let order = mutation::order(Location::caller(), order);
                 if reads_in_sequence(self, order) {
+                    awaits::distrust();
                     return self.0.fetch_add(0, Ordering::Acquire);
                 }
                 self.0.load(order)
