@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -20,6 +21,9 @@
 #define RELAXED memory_order_relaxed
 
 typedef struct node {
+    // The address of the lock that it serves; 0 if none.
+    _Alignas(64) atomic_uintptr_t user;
+    // Other threads write here, so it is on a line of its own.
     _Alignas(64) _Atomic(struct node *) next;
 } node;
 
@@ -32,13 +36,10 @@ typedef struct {
 
 static node one_node;
 
-// What a thread keeps: its free node, and whether a signal handler that comes right now may take it.
-static _Thread_local struct {
-    _Atomic(node *) spare;
-    atomic_bool is_busy;
-} mine;
+// The thread's own node.
+static _Thread_local _Atomic(node *) mine;
 
-enum step { GLIBCS, TWO_ATOMICS, NODE, LINK, KIND, TAKE, HOLDER, MARK };
+enum step { GLIBCS, TWO_ATOMICS, NODE, LINK, KIND, OWN, CLAIM, HOLDER };
 
 static const char *const steps[] = {
     [GLIBCS] = "glibc's mutex",
@@ -46,22 +47,29 @@ static const char *const steps[] = {
     [NODE] = "two compare-exchanges of a node's address",
     [LINK] = "+ the node's link is cleared, and looked at",
     [KIND] = "+ a look at the mutex's kind",
-    [TAKE] = "+ the node is taken from the thread, and put back",
+    [OWN] = "+ the node is the thread's own, and says which mutex uses it",
+    [CLAIM] = "+ it says so in one instruction, for signal handlers",
     [HOLDER] = "+ the mutex says which node its holder has",
-    [MARK] = "+ taking and putting are marked, for signal handlers",
 };
 
 #define STEPS (sizeof steps / sizeof *steps)
 
-// Keeps the compiler from moving what a signal handler may see.
-#define IN_ORDER() atomic_signal_fence(memory_order_seq_cst)
-
-static inline __attribute__((always_inline)) void mark(enum step step, bool is_busy) {
-    if (step < MARK)
-        return;
-    IN_ORDER();
-    atomic_store_explicit(&mine.is_busy, is_busy, RELAXED);
-    IN_ORDER();
+// Makes the lock the node's user if it has none.
+static inline __attribute__((always_inline)) bool claim(enum step step, node *own, lock *l) {
+    if (atomic_load_explicit(&own->user, RELAXED) != 0)
+        return false;
+    if (step < CLAIM) {
+        atomic_store_explicit(&own->user, (uintptr_t)l, RELAXED);
+        return true;
+    }
+    uintptr_t found = 0;
+#ifdef __x86_64__
+    // Not locked: one instruction for this CPU, not for the others.
+    __asm__ volatile("cmpxchgq %2, %0" : "+m"(own->user), "+a"(found) : "r"((uintptr_t)l) : "memory", "cc");
+    return found == 0;
+#else
+    return atomic_compare_exchange_strong_explicit(&own->user, &found, (uintptr_t)l, RELAXED, RELAXED);
+#endif
 }
 
 static inline __attribute__((always_inline)) bool acquire(enum step step, lock *l) {
@@ -70,14 +78,9 @@ static inline __attribute__((always_inline)) bool acquire(enum step step, lock *
         return pthread_mutex_lock(&l->glibcs) == 0;
     if (step >= KIND && atomic_load_explicit(&l->kind, RELAXED) != 0)
         return false;
-    if (step >= TAKE) {
-        if (step >= MARK && atomic_load_explicit(&mine.is_busy, RELAXED))
-            return false;
-        mark(step, true);
-        own = atomic_load_explicit(&mine.spare, RELAXED);
-        atomic_store_explicit(&mine.spare, NULL, RELAXED);
-        mark(step, false);
-        if (own == NULL)
+    if (step >= OWN) {
+        own = atomic_load_explicit(&mine, RELAXED);
+        if (own == NULL || !claim(step, own, l))
             return false;
     }
     if (step >= LINK)
@@ -95,28 +98,20 @@ static inline __attribute__((always_inline)) bool release(enum step step, lock *
         return pthread_mutex_unlock(&l->glibcs) == 0;
     if (step == TWO_ATOMICS)
         return atomic_exchange_explicit(&l->tail, NULL, memory_order_release) != NULL;
-    if (step >= KIND && atomic_load_explicit(&l->kind, RELAXED) != 0)
-        return false;
-    if (step >= HOLDER) {
-        own = atomic_load_explicit(&l->holder, RELAXED);
-        if (own == NULL)
+    if (step >= OWN) {
+        own = atomic_load_explicit(&mine, RELAXED);
+        if (own == NULL || atomic_load_explicit(&own->user, RELAXED) != (uintptr_t)l)
             return false;
     }
     if (step >= LINK && atomic_load_explicit(&own->next, RELAXED) != NULL)
         return false;
-    if (step >= HOLDER)
-        atomic_store_explicit(&l->holder, NULL, RELAXED);
+    if (step >= KIND && atomic_load_explicit(&l->kind, RELAXED) != 0)
+        return false;
     node *expected = own;
     if (!atomic_compare_exchange_strong_explicit(&l->tail, &expected, NULL, memory_order_release, RELAXED))
         return false;
-    if (step >= TAKE) {
-        if (step >= MARK && atomic_load_explicit(&mine.is_busy, RELAXED))
-            return false;
-        mark(step, true);
-        if (atomic_load_explicit(&mine.spare, RELAXED) == NULL)
-            atomic_store_explicit(&mine.spare, own, RELAXED);
-        mark(step, false);
-    }
+    if (step >= OWN)
+        atomic_store_explicit(&own->user, 0, RELAXED);
     return true;
 }
 
@@ -124,7 +119,7 @@ static inline __attribute__((always_inline)) bool release(enum step step, lock *
 #define FUNCTIONS(step) \
     static __attribute__((noinline)) bool acquire_##step(lock *l) { return acquire(step, l); } \
     static __attribute__((noinline)) bool release_##step(lock *l) { return release(step, l); }
-#define EACH(do) do(GLIBCS) do(TWO_ATOMICS) do(NODE) do(LINK) do(KIND) do(TAKE) do(HOLDER) do(MARK)
+#define EACH(do) do(GLIBCS) do(TWO_ATOMICS) do(NODE) do(LINK) do(KIND) do(OWN) do(CLAIM) do(HOLDER)
 
 EACH(FUNCTIONS)
 
@@ -140,7 +135,7 @@ static double measure(enum step step) {
     function *const volatile acquires = functions[step][0], *const volatile releases = functions[step][1];
     struct timespec start, end;
     bool all = true;
-    atomic_store_explicit(&mine.spare, &one_node, RELAXED);
+    atomic_store_explicit(&mine, &one_node, RELAXED);
     clock_gettime(CLOCK_MONOTONIC, &start);
     for (int i = 0; i < ACQUISITIONS; i++)
         all = acquires(&l) && releases(&l) && all;

@@ -246,6 +246,54 @@ static void held_and_zeroed(void) {
     }
 }
 
+/* The memory of a mutex that the thread still holds becomes another mutex, of any kind, that another thread initialises. */
+struct successor {
+    pthread_mutex_t mutex;
+    int type, sharing, robustness, protocol;
+};
+
+static void *begin_anew(void *argument) {
+    struct successor *there = argument;
+    pthread_mutexattr_t attributes;
+    OK(pthread_mutexattr_init(&attributes));
+    OK(pthread_mutexattr_settype(&attributes, there->type));
+    OK(pthread_mutexattr_setpshared(&attributes, there->sharing));
+    OK(pthread_mutexattr_setrobust(&attributes, there->robustness));
+    OK(pthread_mutexattr_setprotocol(&attributes, there->protocol));
+    memset(&there->mutex, 0, sizeof there->mutex);
+    OK(pthread_mutex_init(&there->mutex, &attributes));
+    OK(pthread_mutexattr_destroy(&attributes));
+    return NULL;
+}
+
+static void held_and_of_another_kind(void) {
+    static struct successor there;
+    static pthread_mutex_t inner = PTHREAD_MUTEX_INITIALIZER;
+    FOR_EACH_KIND(k) {
+        for (int i = 0; i < 8; i++) {
+            memset(&there, 0, sizeof there);
+            OK(pthread_mutex_lock(&there.mutex));
+            there.type = k->type;
+            there.sharing = i & 1 ? PTHREAD_PROCESS_SHARED : PTHREAD_PROCESS_PRIVATE;
+            there.robustness = i & 2 ? PTHREAD_MUTEX_ROBUST : PTHREAD_MUTEX_STALLED;
+            there.protocol = i & 4 ? PTHREAD_PRIO_INHERIT : PTHREAD_PRIO_NONE;
+            join(spawn(begin_anew, &there));
+            for (int round = 0; round < 3; round++) {
+                OK(pthread_mutex_lock(&there.mutex));
+                OK(pthread_mutex_lock(&inner));
+                RC(trylock_elsewhere(&there.mutex), EBUSY);
+                OK(pthread_mutex_unlock(&inner));
+                OK(pthread_mutex_unlock(&there.mutex));
+                OK(trylock_elsewhere(&there.mutex));
+                OK(pthread_mutex_trylock(&there.mutex));
+                RC(trylock_elsewhere(&there.mutex), EBUSY);
+                OK(pthread_mutex_unlock(&there.mutex));
+            }
+            OK(pthread_mutex_destroy(&there.mutex));
+        }
+    }
+}
+
 static atomic_bool churn_over;
 
 static void *churn_first_uses(void *unused) {
@@ -323,6 +371,7 @@ const struct subtest first_use_tests[] = {
     {"first_use_race_rwlock", racing_first_users_of_rwlocks},
     {"first_use_moved", moved},
     {"first_use_held_and_zeroed", held_and_zeroed},
+    {"first_use_held_and_of_another_kind", held_and_of_another_kind},
     {"first_use_and_fork", first_use_and_fork},
     {NULL, NULL},
 };

@@ -197,8 +197,8 @@ const fn native(role: Role, id: &'static str, summary: &'static str, preloaded: 
     }
 }
 
-/// A context sits in a slot of its own cache line; the holder's address is kept in the mutex.
-pub const CONTEXT_SLOT_BYTES: usize = 64;
+/// A context has a cache line of its own, behind one that says who uses it; the holder's address is kept in the mutex.
+pub const CONTEXT_SLOT_BYTES: usize = 128;
 
 /// Bytes that a lock may take inside a pthread mutex or rwlock, the address of the holder's context included. A lock
 /// that takes more lies outside, and the object holds its address.

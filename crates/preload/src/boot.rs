@@ -5,8 +5,8 @@ use crate::environment::Environment;
 use crate::functions;
 use crate::message::{complain, die, Lossy};
 use crate::{
-    aside, c11, calls, cancel, cond, counters, epoch, exec, generation, layout, machine, mutex, outside, realtime,
-    route, rwlock, sandbox, spin, threads,
+    aside, c11, calls, cancel, cond, counters, epoch, exec, generation, layout, machine, mutex, outside, pool,
+    realtime, route, rwlock, sandbox, spin, threads,
 };
 use core::ffi::{c_char, c_int, c_void};
 use core::fmt;
@@ -256,6 +256,7 @@ unsafe extern "C" fn enter_child() {
         generation::enter_child();
         Native::enter_child();
         outside::enter_child();
+        pool::abandon(None);
         realtime::enter_child();
     }
 }

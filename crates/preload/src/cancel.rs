@@ -1,7 +1,7 @@
 //! Thread cancellation: glibc's cleanup handlers, and threads that may be cancelled at any instruction.
 
 use crate::functions::{ACTIVE, REAL};
-use crate::generation;
+use crate::{generation, pool};
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -68,8 +68,12 @@ static ASYNCHRONOUS_SEEN: AtomicBool = AtomicBool::new(false);
 /// # Safety
 /// As for glibc's.
 unsafe extern "C-unwind" fn setcanceltype(kind: c_int, old: *mut c_int) -> c_int {
-    if kind == PTHREAD_CANCEL_ASYNCHRONOUS && !ASYNCHRONOUS_SEEN.swap(true, Ordering::Relaxed) {
-        generation::disable_fast_path();
+    if kind == PTHREAD_CANCEL_ASYNCHRONOUS {
+        if !ASYNCHRONOUS_SEEN.swap(true, Ordering::Relaxed) {
+            generation::disable_fast_path();
+        }
+        // The release of what the thread holds must not be cut short either.
+        pool::forget_holding(None);
     }
     // SAFETY: as for this call.
     unsafe { REAL.pthread_setcanceltype.get()(kind, old) }

@@ -1,39 +1,56 @@
 //! Queue nodes that must live from an acquisition to its release.
 //!
-//! A node is a slot of one cache line in memory that is never unmapped and holds nodes of one type for ever, so that a
-//! late look at a recycled node is harmless. A held lock's slot belongs to whoever releases the lock.
+//! A node is a slot of two cache lines in memory that is never unmapped and holds nodes of one type for ever, so that a
+//! late look at a recycled node is harmless.
 //!
-//!   thread:  spare ──▶ slot        free ──▶ slot ──▶ slot        both only in threads whose end will be seen
-//!   process: FREE  ──▶ slot ──▶ slot ...                          a stack without a lock
+//!   thread:  own[0..4] ──▶ slot        free ──▶ slot ──▶ slot    both only in threads whose end will be seen
+//!   process: FREE      ──▶ slot ──▶ slot ...                      a stack without a lock
 //!            CHUNKS[n / 1024] ──▶ [slot; 1024]                    slots never used yet: from FRESH on
+//!
+//! A thread keeps its *own* slots until it ends. All others are *loose*: they belong to whoever releases the lock that is
+//! held through them. Who uses a slot stands in the slot, so that a thread takes an own one and puts it back with two
+//! stores, and later knows without a look at the mutex that it holds it:
+//!
+//! | user                      | meaning                                                                              |
+//! |---------------------------|--------------------------------------------------------------------------------------|
+//! | `UNUSED`                  | nobody uses the slot                                                                 |
+//! | a mutex's address         | its thread holds the mutex through it, or tries to; only in the thread's first own slot |
+//! | the same with `ASK`       | an acquisition of this mutex, of which only the mutex can tell whether it has ended  |
+//! | the same with `LOOSE` too | the same, in a loose slot                                                            |
+//!
+//! Another thread may release the lock. It makes an own slot `UNUSED` then; the slot remains with its thread.
 //!
 //! Slots are linked by their numbers, which are 1 for the first. A number is half as long as an address, which leaves room
 //! for a count beside it that tells two states of the stack apart (else a slot that was taken and put back between a
 //! thread's look at the stack and its exchange would go unnoticed).
 //!
-//! **A signal may come at any instruction**, and its handler may take slots and put some back, not necessarily as many. What
-//! belongs to the thread is therefore marked as busy while it is changed; a handler that finds the mark uses the stack of
-//! the process. That stack needs no mark: each change is one exchange, repeated if it fails.
+//! **A signal may come at any instruction**, and its handler may take slots and put some back, not necessarily as many. An
+//! own slot is therefore claimed with one instruction. The lists of a thread are marked as busy while they are changed; a
+//! handler that finds the mark uses the stack of the process. That stack needs no mark: each change is one exchange,
+//! repeated if it fails.
 //!
 //! **Without memory** the first 1024 slots, which come with the library, remain; an acquisition that finds none waits until
 //! there is one.
 
 use crate::memory;
 use crate::tls::{self, Keeps};
+#[cfg(target_arch = "x86_64")]
+use core::arch::asm;
 use core::cell::{Cell, UnsafeCell};
 use core::mem::MaybeUninit;
 use core::ptr::{null_mut, NonNull};
-use core::sync::atomic::{compiler_fence, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{compiler_fence, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use lockswap_locks::registry::CONTEXT_SLOT_BYTES;
 use lockswap_locks::Context;
 
-const CONTEXT_BYTES: usize = CONTEXT_SLOT_BYTES - 2 * size_of::<u32>();
+/// The context has a line of its own, because other threads read and write it while this one takes and puts back its slots.
+const CONTEXT_BYTES: usize = CONTEXT_SLOT_BYTES / 2;
 
 /// Free slots that a thread keeps at most; half of them go to the process when there are more.
 const MOST_FREE: u32 = 128;
 /// Slots that a thread takes from the process at once.
 const REFILL: u32 = 32;
-/// Slots in a chunk: 64 KiB.
+/// Slots in a chunk: 128 KiB.
 const CHUNK_SLOTS: usize = 1024;
 /// Chunks at most: 4 million slots, each in use by a held lock or a waiter.
 const MOST_CHUNKS: usize = 4096;
@@ -46,10 +63,23 @@ pub struct Slot {
     /// The number of the next slot on the list of a thread or of the process; 0 at the end. Atomic, because a thread that
     /// takes from the stack may look at it when the slot is in use again.
     next: AtomicU32,
-    context: MaybeUninit<[u64; CONTEXT_BYTES / 8]>,
+    /// Who uses the slot, see the top of this file.
+    user: AtomicUsize,
+    context: Line<MaybeUninit<[u64; CONTEXT_BYTES / 8]>>,
 }
 
-const _: () = assert!(size_of::<Slot>() == CONTEXT_SLOT_BYTES);
+/// What has a cache line of its own.
+#[repr(C, align(64))]
+struct Line<T>(T);
+
+/// The user of an own slot that nobody uses.
+const UNUSED: usize = 0;
+/// Beside a user: the mutex tells through which slot it is held.
+const ASK: usize = 1;
+/// Beside a user: the slot belongs to whoever releases the lock.
+const LOOSE: usize = 2;
+/// The bits that are not part of a mutex's address. (One that a program has not aligned is always asked.)
+const FLAGS: usize = 7;
 
 const CONTEXT_OFFSET: usize = core::mem::offset_of!(Slot, context);
 
@@ -80,11 +110,11 @@ fn slot_of<C>(context: NonNull<C>) -> *mut Slot {
 }
 
 /// # Safety
-/// `slot` is not null.
+/// `slot` is one, not null.
 #[inline(always)]
 unsafe fn context_of<C>(slot: *mut Slot) -> NonNull<C> {
     // SAFETY: as for this call.
-    unsafe { NonNull::new_unchecked(slot.cast::<u8>().wrapping_add(CONTEXT_OFFSET).cast()) }
+    unsafe { NonNull::new_unchecked(slot.cast::<u8>().add(CONTEXT_OFFSET).cast()) }
 }
 
 /// The slot with this number, which has been used.
@@ -117,37 +147,168 @@ fn with_own<R>(thread: &tls::Thread, body: impl FnOnce() -> Option<R>) -> Option
     result
 }
 
-/// The calling thread's spare context, if it has one that is ready to be used.
+/// Changes the user of an own slot of the calling thread from `old` to `new`, in one instruction as far as the thread's
+/// signal handlers can see, and returns whether it was `old`.
 #[inline(always)]
-pub fn take_spare<C: Context>() -> Option<NonNull<C>> {
+fn change(user: &AtomicUsize, old: usize, new: usize) -> bool {
+    // The instruction writes in any case: another thread may release the lock of a slot that is in use. Relaxed, here and
+    // where nothing else is said: while the slot is unused, or its thread has not returned from its acquisition, no other
+    // thread changes the word.
+    if user.load(Ordering::Relaxed) != old {
+        return false;
+    }
+    #[cfg(target_arch = "x86_64")]
+    {
+        let found: usize;
+        // SAFETY: writes to an atomic word that no other thread changes now. Without the prefix that makes it atomic for
+        // other CPUs, the instruction costs a third. A load acquires on this architecture.
+        unsafe {
+            asm!(
+                "cmpxchg qword ptr [{user}], {new}",
+                user = in(reg) user.as_ptr(), new = in(reg) new, inout("rax") old => found, options(nostack)
+            );
+        }
+        found == old
+    }
+    // ORDER(user): Acquire pairs with the Release in `put`; the releasing thread has finished with the context.
+    #[cfg(not(target_arch = "x86_64"))]
+    user.compare_exchange(old, new, Ordering::Acquire, Ordering::Relaxed).is_ok()
+}
+
+/// The context in this own slot, claimed for `user`, if it is ready to be used.
+#[inline(always)]
+fn claim_reusable<C: Context>(slot: *mut Slot, user: usize) -> Option<NonNull<C>> {
     const { assert!(size_of::<C>() <= CONTEXT_BYTES && align_of::<C>() <= 8) };
-    let thread = tls::thread();
-    let slot = with_own(thread, || NonNull::new(thread.spare.replace(null_mut())))?;
-    // SAFETY: a free slot of this thread, with a context of the process's one context type.
-    let context = unsafe { context_of::<C>(slot.as_ptr()) };
+    // SAFETY: null, or a slot.
+    let own = unsafe { slot.as_ref() }?;
+    if !change(&own.user, UNUSED, user) {
+        return None;
+    }
+    // SAFETY: not null, and a context of the process's one context type.
+    let context = unsafe { context_of::<C>(slot) };
     // SAFETY: as above.
     if unsafe { context.as_ref() }.is_reusable() {
         return Some(context);
     }
-    put_on_list(thread, slot.as_ptr());
+    own.user.store(UNUSED, Ordering::Relaxed);
     None
 }
 
-/// A context that is ready to be used; none if there is no memory for one.
-pub fn take<C: Context>() -> Option<NonNull<C>> {
-    take_spare().or_else(|| take_from_list(tls::thread()))
+/// The context in the calling thread's first own slot, to acquire the mutex at this address, if it is ready to be used. If
+/// the mutex `is_asked`, [`holds_through`] does not tell of it.
+#[inline(always)]
+pub fn take_first<C: Context>(mutex: usize, is_asked: bool) -> Option<NonNull<C>> {
+    claim_reusable(tls::thread().own[0].get(), mutex & !FLAGS | if is_asked { ASK } else { 0 })
 }
 
-/// Puts a context back that no acquisition uses any more.
+/// The context through which the calling thread is known to hold the mutex at this address.
+#[inline(always)]
+pub fn holds_through<C: Context>(mutex: usize) -> Option<NonNull<C>> {
+    let slot = tls::thread().own[0].get();
+    // SAFETY: null, or a slot; not null if it has a user.
+    unsafe { (!slot.is_null() && (*slot).user.load(Ordering::Relaxed) == mutex).then(|| context_of(slot)) }
+}
+
+/// Puts a context back that the calling thread has from [`take_first`] or [`holds_through`].
 ///
 /// # Safety
-/// It came from [`take`] or [`take_spare`] with the same type.
+/// No acquisition uses it any more.
 #[inline(always)]
+pub unsafe fn put_first<C: Context>(context: NonNull<C>) {
+    // SAFETY: in a slot of this thread's own.
+    unsafe { (*slot_of(context)).user.store(UNUSED, Ordering::Relaxed) };
+}
+
+/// A context to acquire the mutex at this address, which is ready to be used; none if there is no memory for one.
+pub fn take<C: Context>(mutex: usize) -> Option<NonNull<C>> {
+    let thread = tls::thread();
+    let user = mutex & !FLAGS | ASK;
+    forget_holding(Some(mutex));
+    let own = || thread.own.iter().find_map(|own| claim_reusable::<C>(own_slot::<C>(thread, own), user));
+    own().or_else(|| {
+        let context = take_from_list::<C>(thread)?;
+        // SAFETY: the context of a slot that is this thread's alone.
+        unsafe { (*slot_of(context)).user.store(user | LOOSE, Ordering::Relaxed) };
+        Some(context)
+    })
+}
+
+/// The slot in this place, which gets one if it has none; null where the thread keeps none, and without memory.
+fn own_slot<C: Context>(thread: &tls::Thread, own: &Cell<*mut Slot>) -> *mut Slot {
+    if own.get().is_null() {
+        with_own(thread, || {
+            // A signal handler may have come meanwhile.
+            if own.get().is_null() {
+                own.set(pop_free::<C>()?);
+            }
+            Some(())
+        });
+    }
+    own.get()
+}
+
+/// Lets [`holds_through`] tell that the calling thread holds the mutex at this address through `context`, which it has from
+/// [`take_first`].
+///
+/// # Safety
+/// It does.
+#[inline(always)]
+pub unsafe fn note_holding<C: Context>(mutex: usize, context: NonNull<C>) {
+    // SAFETY: in a slot of this thread's own.
+    unsafe { (*slot_of(context)).user.store(mutex & !FLAGS, Ordering::Relaxed) };
+}
+
+/// Makes [`holds_through`] tell of the mutex at this address no more, or of none: the calling thread acquires the mutex
+/// again (a signal handler may, while the thread tries), another mutex has come to lie there, or each call is to take the
+/// long way from now on.
+pub fn forget_holding(mutex: Option<usize>) {
+    // SAFETY: null, or a slot of this thread.
+    let Some(slot) = (unsafe { tls::thread().own[0].get().as_ref() }) else { return };
+    let user = slot.user.load(Ordering::Relaxed);
+    if user != UNUSED && user & FLAGS == 0 && mutex.is_none_or(|mutex| user == mutex) {
+        // Relaxed: if another thread has released the mutex meanwhile, the slot is unused.
+        let _ = slot.user.compare_exchange(user, user | ASK, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+/// Makes the calling thread give up its own slots in use, because no acquisition will be released through them: of the
+/// mutex at this address, or of all mutexes.
+pub fn abandon(mutex: Option<usize>) {
+    for own in &tls::thread().own {
+        // SAFETY: null, or a slot.
+        let user = unsafe { own.get().as_ref() }.map_or(UNUSED, |slot| slot.user.load(Ordering::Relaxed));
+        if user != UNUSED && mutex.is_none_or(|mutex| user & !FLAGS == mutex & !FLAGS) {
+            own.set(null_mut());
+        }
+    }
+}
+
+/// Whether an acquisition may be held through this context: not one that has been put back.
+///
+/// # Safety
+/// It came from [`take`] or [`take_first`] at some time.
+#[inline(always)]
+pub unsafe fn is_taken<C: Context>(context: NonNull<C>) -> bool {
+    // SAFETY: the context of a slot, which is a slot for ever. Relaxed: whoever asks knows of the acquisition.
+    unsafe { (*slot_of(context)).user.load(Ordering::Relaxed) != UNUSED }
+}
+
+/// Puts a context back that no acquisition uses any more, whichever thread took it.
+///
+/// # Safety
+/// It came from [`take`] or [`take_first`] with the same type.
 pub unsafe fn put<C: Context>(context: NonNull<C>) {
     let thread = tls::thread();
     let slot = slot_of(context);
-    let was_spared = with_own(thread, || thread.spare.get().is_null().then(|| thread.spare.set(slot)));
-    if was_spared.is_none() {
+    // SAFETY: a slot.
+    let user = unsafe { &(*slot).user };
+    if thread.own.iter().any(|own| own.get() == slot) {
+        return user.store(UNUSED, Ordering::Relaxed);
+    }
+    let unless_loose = |user: usize| (user & LOOSE == 0).then_some(UNUSED);
+    // ORDER(user): Release pairs with the Acquire in `change` and in `thread_end`.
+    if user.fetch_update(Ordering::Release, Ordering::Relaxed, unless_loose).is_err() {
+        user.store(UNUSED, Ordering::Relaxed);
         put_on_list(thread, slot);
     }
 }
@@ -329,9 +490,15 @@ fn give_back(thread: &tls::Thread, count: u32) {
 pub fn thread_end(thread: &tls::Thread) {
     thread.keeps.set(Keeps::Nothing);
     compiler_fence(Ordering::SeqCst);
-    let spare = thread.spare.replace(null_mut());
-    if !spare.is_null() {
-        push_own(thread, spare);
+    for own in &thread.own {
+        let slot = own.replace(null_mut());
+        // SAFETY: null, or a slot.
+        let Some(user) = unsafe { slot.as_ref() }.map(|slot| &slot.user) else { continue };
+        // ORDER(user): Acquire pairs with the Release in `put`. A slot in use is left to who releases the lock.
+        if user.fetch_or(LOOSE, Ordering::Acquire) == UNUSED {
+            user.store(UNUSED, Ordering::Relaxed);
+            push_own(thread, slot);
+        }
     }
     give_back(thread, thread.free_count.get());
 }

@@ -10,9 +10,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 /// One thread's words; all zero at its start.
 #[repr(C)]
 pub struct Thread {
-    /// One free queue node: all that a thread needs that holds one lock at a time.
-    pub spare: Cell<*mut Slot>,
-    /// This thread's other free queue nodes: the number of the first.
+    /// Queue nodes that are this thread's until it ends, in use or not: enough for one that holds few locks at a time.
+    pub own: [Cell<*mut Slot>; 4],
+    /// Free queue nodes that this thread keeps besides: the number of the first.
     pub free: Cell<u32>,
     /// Length of that list.
     pub free_count: Cell<u32>,

@@ -274,7 +274,7 @@ fn ratios_are_judged_as_those_of_compare_and_above_one_is_better() {
 #[test]
 fn results_leave_in_every_form() {
     let place = Place::new();
-    let kv = ["bench", "kv", "--lock", "ttas", "--runs", "2", "--duration", "20ms"];
+    let kv = ["bench", "kv", "--lock", "ttas", "--runs", "2", "--duration", "250ms"];
     let names = ["a.json", "a.csv", "a.md", "a.html", "a.svg", "a.png"];
     let exports: Vec<&str> = names.iter().flat_map(|name| ["--export", name]).collect();
     let output = place.output(&[&kv[..], &exports].concat());
@@ -302,7 +302,7 @@ fn results_leave_in_every_form() {
 #[test]
 fn the_old_spelling_of_an_export_works_and_tells_the_new_one() {
     let place = Place::new();
-    let kv = ["bench", "kv", "--lock", "ttas", "--runs", "1", "--duration", "20ms", "--export-json", "old.json"];
+    let kv = ["bench", "kv", "--lock", "ttas", "--runs", "1", "--duration", "250ms", "--export-json", "old.json"];
     let output = place.output(&kv);
     assert_eq!(text(&output.stderr), "note: --export-json FILE is now written --export FILE.json\n");
     assert!(place.path("old.json").exists());
@@ -315,7 +315,7 @@ fn lists_of_values_are_settings_of_their_own() {
         "--lock",
         "ttas",
         "--duration",
-        "20ms",
+        "250ms",
         "--threads",
         "1,2",
         "--set",
@@ -337,6 +337,6 @@ fn lists_of_values_are_settings_of_their_own() {
 
 #[test]
 fn a_lock_with_parameters_is_measured() {
-    let (_, exported) = bench(&["kv", "--lock", "asl:max-window=500us", "--duration", "20ms"]);
+    let (_, exported) = bench(&["kv", "--lock", "asl:max-window=500us", "--duration", "250ms"]);
     assert_eq!(locks(results(&exported))[2], "asl:max-window=500us");
 }

@@ -100,7 +100,7 @@ fn benchmarks_measure_each_setting_behind_the_pthread_functions_and_directly() {
         printed(&place, &[&["bench", "--runs", "1", "--export", "b.json"], args].concat());
         json(&place, "b.json")
     };
-    let measured = of(&["counter", "--lock", "cna,cna:threshold=255", "--duration", "20ms"]);
+    let measured = of(&["counter", "--lock", "cna,cna:threshold=255", "--duration", "250ms"]);
     let locks: Vec<&Value> = measured["results"].as_array().unwrap().iter().map(|result| &result["lock"]).collect();
     assert_eq!(locks[2..], ["cna", "cna:threshold=255"]);
     let measured = of(&["direct", "--lock", "cna:threshold=255,cna:threshold=1"]);
@@ -114,7 +114,7 @@ fn benchmarks_measure_each_setting_behind_the_pthread_functions_and_directly() {
 fn one_lock_is_one_row() {
     let place = Place::new();
     let asl = "asl:max-window=1000us,asl:max-window=1ms,asl,asl:max-window=100ms,asl:max-window=0.1s";
-    let args = ["bench", "counter", "--runs", "1", "--duration", "20ms", "--export", "b.json", "--lock", asl];
+    let args = ["bench", "counter", "--runs", "1", "--duration", "250ms", "--export", "b.json", "--lock", asl];
     printed(&place, &args);
     let measured = json(&place, "b.json");
     let rows: Vec<&Value> = measured["results"].as_array().unwrap().iter().map(|result| &result["lock"]).collect();

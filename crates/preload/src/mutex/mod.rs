@@ -1,7 +1,7 @@
 //! `pthread_mutex_t` on a lock of ours.
 //!
 //!   bytes  0..16  the lock, or its address if it is too large (see `crate::outside`);
-//!                 for a lock with a context also the holder's; or, behind IN_PLACE, a small lock of ours
+//!                 for a lock with a context also the last holder's; or, behind IN_PLACE, a small lock of ours
 //!         16..20  the kind, where glibc keeps it          ) one load of this word,
 //!         20..24  the generation (see `crate::generation`) ) compared with one value,
 //!                 and in the upper 12 bits the number of   ) finds out whether the mutex

@@ -89,29 +89,42 @@ impl Mutex {
         }
     }
 
-    /// The holder's context; null while the mutex is free.
+    /// The context of the last acquisition: the holder's, if somebody holds the mutex.
     #[inline(always)]
     fn holder<C>(&self) -> &AtomicPtr<C> {
         // SAFETY: the second word of the body, behind a lock of one word or the address of a lock.
         unsafe { &*self.body.get().cast::<AtomicPtr<C>>().add(1) }
     }
 
-    /// Acquires the lock if it and a context are at hand and it is free. Needs no stack frame, because it never waits.
+    fn address(&self) -> usize {
+        core::ptr::from_ref(self).addr()
+    }
+
+    /// The context through which the mutex is held, as the mutex tells; nothing if nobody holds it.
+    unsafe fn held_through<P: Platform, L: Body<P>>(&self) -> Option<NonNull<L::Ctx>> {
+        // Relaxed: whoever releases the lock has acquired it, or was told by the thread that has.
+        let context = NonNull::new(self.holder().load(Ordering::Relaxed))?;
+        // SAFETY: the mutex has had a holder, so it has a lock, and the context is from the pool.
+        unsafe { (self.held_lock::<P, L>().is_held() && pool::is_taken(context)).then_some(context) }
+    }
+
+    /// Acquires the lock if it and a context are at hand and it is free. Needs no stack frame, because it never waits. A mutex
+    /// that `is_asked` is released through its owner's check only.
     #[inline(always)]
-    unsafe fn acquire_at_once<P: Platform, L: Body<P>>(&self) -> bool {
+    unsafe fn acquire_at_once<P: Platform, L: Body<P>>(&self, is_asked: bool) -> bool {
         let Some(lock) = self.existing::<P, L>() else { return false };
-        // SAFETY: the spare context is reusable, and serves this acquisition only.
+        // SAFETY: the context is reusable, and serves this acquisition only.
         unsafe {
             if !L::HAS_CONTEXT {
                 return lock.try_lock(NonNull::dangling().as_ref());
             }
-            let Some(context) = pool::take_spare::<L::Ctx>() else { return false };
+            let Some(context) = pool::take_first::<L::Ctx>(self.address(), is_asked) else { return false };
             let acquired = lock.try_lock(context.as_ref());
             if acquired {
-                // Relaxed: whoever releases the lock is this thread, or was told by it.
+                // Relaxed: as in `held_through`.
                 self.holder().store(context.as_ptr(), Ordering::Relaxed);
             } else {
-                pool::put(context);
+                pool::put_first(context);
             }
             acquired
         }
@@ -128,7 +141,7 @@ impl Mutex {
             if !L::HAS_CONTEXT {
                 return how.acquire(lock, NonNull::dangling().as_ref());
             }
-            let Some(context) = how.wait_for(pool::take::<L::Ctx>) else { return false };
+            let Some(context) = how.wait_for(|| pool::take::<L::Ctx>(self.address())) else { return false };
             let acquired = how.acquire(lock, context.as_ref());
             if acquired {
                 // Relaxed: as in `acquire_at_once`.
@@ -145,12 +158,7 @@ impl Mutex {
         let Some(lock) = self.existing::<P, L>() else {
             return self.in_place::<P, L>().is_some_and(|small| small.is_held());
         };
-        if L::HAS_CONTEXT {
-            // Relaxed: exact for a holder, and for others only if nobody uses the mutex.
-            !self.holder::<L::Ctx>().load(Ordering::Relaxed).is_null()
-        } else {
-            lock.is_held()
-        }
+        lock.is_held()
     }
 }
 
@@ -227,13 +235,13 @@ impl<N: Body<Native>, S: Body<Single>> OnLock<N, S> {
 
     /// Acquires if that needs no waiting; a lock without a context may wait. With one thread both types see the same lock.
     #[inline(always)]
-    unsafe fn acquire_at_once(mutex: &Mutex) -> bool {
+    unsafe fn acquire_at_once(mutex: &Mutex, is_asked: bool) -> bool {
         // SAFETY: as for `Ops`.
         unsafe {
             if has_one_thread() {
-                mutex.acquire_at_once::<Single, S>()
+                mutex.acquire_at_once::<Single, S>(is_asked)
             } else if N::HAS_CONTEXT {
-                mutex.acquire_at_once::<Native, N>()
+                mutex.acquire_at_once::<Native, N>(is_asked)
             } else {
                 // Keeps its own uncontended path short, and one instruction shorter than a try.
                 let Some(lock) = mutex.existing::<Native, N>() else { return false };
@@ -285,15 +293,35 @@ impl<N: Body<Native>, S: Body<Single>> OnLock<N, S> {
     #[inline(never)]
     extern "C" fn acquire_slowly(mutex: &Mutex) -> c_int {
         // SAFETY: a mutex of ours.
-        unsafe { Self::acquire(mutex) };
+        unsafe {
+            if mutex.acquire_outside_queue(None).is_none() && !Self::acquire_through_first(mutex) {
+                mutex.acquire::<Native, N>(How::Wait);
+            }
+        }
         0
+    }
+
+    /// Acquires the lock through the thread's first own context, and notes that; not, if that or a lock is not at hand. What
+    /// follows the end of the wait is kept short, because the mutex's other users wait meanwhile.
+    #[inline(always)]
+    unsafe fn acquire_through_first(mutex: &Mutex) -> bool {
+        // SAFETY: as for `Ops`; the context is reusable, and serves this acquisition only.
+        unsafe {
+            let Some(lock) = mutex.existing::<Native, N>().filter(|_| N::HAS_CONTEXT) else { return false };
+            let Some(context) = pool::take_first::<N::Ctx>(mutex.address(), true) else { return false };
+            lock.lock(context.as_ref());
+            pool::note_holding(mutex.address(), context);
+            // Relaxed: as in `held_through`.
+            mutex.holder().store(context.as_ptr(), Ordering::Relaxed);
+        }
+        true
     }
 
     /// Releases a mutex. One without a context is held; of one with a context that is looked at here, because that is where
     /// the context is. The result is 0, so that the slow path can be a jump.
     #[inline(always)]
     unsafe fn release(mutex: &Mutex) -> c_int {
-        // SAFETY: as for `Ops`. Relaxed: as in `acquire_at_once`.
+        // SAFETY: as for `Ops`.
         unsafe {
             if let Some(small) = mutex.in_place::<Native, N>() {
                 small.unlock(&());
@@ -307,26 +335,38 @@ impl<N: Body<Native>, S: Body<Single>> OnLock<N, S> {
                 }
                 return 0;
             }
-            let holder = mutex.holder::<N::Ctx>();
-            // Null where nobody holds the mutex: then there is nothing to release.
-            let Some(context) = NonNull::new(holder.load(Ordering::Relaxed)) else { return 0 };
-            let released = if has_one_thread() {
-                holder.store(core::ptr::null_mut(), Ordering::Relaxed);
-                mutex.held_lock::<Single, S>().unlock_alone(context.cast().as_ref())
-            } else {
-                let lock = mutex.held_lock::<Native, N>();
-                // An heir overwrites the holder. To clear it first would delay the grant: other threads want the line.
-                !lock.has_heir(context.as_ref()) && {
-                    holder.store(core::ptr::null_mut(), Ordering::Relaxed);
-                    lock.unlock_alone(context.as_ref())
-                }
-            };
-            if !released {
-                return Self::hand_over(mutex, context);
+            match mutex.held_through::<Native, N>() {
+                Some(context) if Self::unlock_alone(mutex, context) => pool::put(context),
+                Some(context) => return Self::hand_over(mutex, context),
+                None => {}
             }
-            pool::put(context);
         }
         0
+    }
+
+    #[cold]
+    #[inline(never)]
+    extern "C" fn release_slowly(mutex: &Mutex) -> c_int {
+        // SAFETY: a mutex of ours.
+        unsafe {
+            if mutex.is_held::<Native, N>() {
+                Self::release(mutex);
+            }
+        }
+        0
+    }
+
+    /// Releases a mutex that is held through this context, if nobody waits for it, and returns whether it did.
+    #[inline(always)]
+    unsafe fn unlock_alone(mutex: &Mutex, context: NonNull<N::Ctx>) -> bool {
+        // SAFETY: as for `Ops`. With one thread both types see the same context.
+        unsafe {
+            if has_one_thread() {
+                mutex.held_lock::<Single, S>().unlock_alone(context.cast().as_ref())
+            } else {
+                mutex.held_lock::<Native, N>().unlock_alone(context.as_ref())
+            }
+        }
     }
 
     #[cold]
@@ -340,23 +380,42 @@ impl<N: Body<Native>, S: Body<Single>> OnLock<N, S> {
         0
     }
 
+    /// Releases a mutex that is held through a context in the thread's first own slot.
+    #[inline(always)]
+    unsafe fn release_known(mutex: &Mutex, context: NonNull<N::Ctx>) -> c_int {
+        // SAFETY: as for this call.
+        unsafe {
+            if !Self::unlock_alone(mutex, context) {
+                return Self::hand_over_known(mutex, context);
+            }
+            pool::put_first(context);
+        }
+        0
+    }
+
+    #[cold]
+    #[inline(never)]
+    extern "C" fn hand_over_known(mutex: &Mutex, context: NonNull<N::Ctx>) -> c_int {
+        // SAFETY: the mutex is held through this context, which lies in the thread's first own slot.
+        unsafe {
+            mutex.held_lock::<Native, N>().hand_over(context.as_ref());
+            pool::put_first(context);
+        }
+        0
+    }
+
     /// As `release`, for a thread that goes on to wait on a condition.
     unsafe fn release_to_wait(mutex: &Mutex) {
-        // SAFETY: as for `Ops`. Relaxed: as in `acquire_at_once`.
+        // SAFETY: as for `Ops`.
         unsafe {
             if let Some(small) = mutex.in_place::<Native, N>() {
                 return small.unlock_to_wait(&());
             }
-            let lock = mutex.held_lock::<Native, N>();
             if !N::HAS_CONTEXT {
-                return lock.unlock_to_wait(NonNull::dangling().as_ref());
+                return mutex.held_lock::<Native, N>().unlock_to_wait(NonNull::dangling().as_ref());
             }
-            let holder = mutex.holder::<N::Ctx>();
-            let Some(context) = NonNull::new(holder.load(Ordering::Relaxed)) else { return };
-            if !lock.has_heir(context.as_ref()) {
-                holder.store(core::ptr::null_mut(), Ordering::Relaxed);
-            }
-            lock.unlock_to_wait(context.as_ref());
+            let Some(context) = mutex.held_through::<Native, N>() else { return };
+            mutex.held_lock::<Native, N>().unlock_to_wait(context.as_ref());
             pool::put(context);
         }
     }
@@ -368,7 +427,7 @@ impl<N: Body<Native>, S: Body<Single>> OnLock<N, S> {
         match mutex.class() {
             Class::Ordinary => {
                 // SAFETY: an ordinary mutex.
-                if unsafe { Self::acquire_at_once(mutex) } {
+                if unsafe { Self::acquire_at_once(mutex, false) } {
                     return 0;
                 }
                 Self::acquire_slowly(mutex)
@@ -387,7 +446,7 @@ impl<N: Body<Native>, S: Body<Single>> OnLock<N, S> {
             return mutex.relock(libc::EDEADLK).unwrap_or(0);
         }
         // SAFETY: a mutex of ours.
-        if unsafe { !Self::acquire_at_once(mutex) } {
+        if unsafe { !Self::acquire_at_once(mutex, true) } {
             return Self::acquire_owned_slowly(mutex);
         }
         mutex.owner.store(identity, Ordering::Relaxed);
@@ -425,7 +484,7 @@ impl<N: Body<Native>, S: Body<Single>> OnLock<N, S> {
         let mutex = unsafe { Mutex::of(mutex) };
         let Class::Ordinary = mutex.class() else { return special::trylock(mutex) };
         // SAFETY: an ordinary mutex.
-        if unsafe { Self::try_acquire(mutex) } {
+        if unsafe { N::HAS_CONTEXT && Self::acquire_at_once(mutex, false) || Self::try_acquire(mutex) } {
             0
         } else {
             libc::EBUSY
@@ -436,18 +495,24 @@ impl<N: Body<Native>, S: Body<Single>> OnLock<N, S> {
     unsafe extern "C-unwind" fn unlock(mutex: *mut pthread_mutex_t) -> c_int {
         // SAFETY: the program's mutex.
         let mutex = unsafe { Mutex::of(mutex) };
-        match mutex.class() {
-            Class::Ordinary => {
-                let is_looked_at_later = N::HAS_CONTEXT && N::LIES_INSIDE;
-                if !is_looked_at_later && !mutex.is_held::<Native, N>() {
-                    return 0;
-                }
-                // SAFETY: an ordinary mutex, held unless `release` looks itself.
-                unsafe { Self::release(mutex) }
+        let known = if N::HAS_CONTEXT { pool::holds_through::<N::Ctx>(mutex.address()) } else { None };
+        if let Some(context) = known.filter(|_| N::LIES_INSIDE) {
+            // Waiters have changed the mutex's line since this thread acquired it, so that it costs to look there.
+            // SAFETY: the mutex is held through this context.
+            if unsafe { mutex.inside::<N>().has_heir(context.as_ref()) } {
+                return Self::hand_over_known(mutex, context);
             }
-            Class::Owned => Self::unlock_owned(mutex),
-            Class::Glibcs => special::pass_on(&REAL.pthread_mutex_unlock, mutex),
-            Class::Special => special::unlock(mutex),
+        }
+        match (mutex.class(), known) {
+            // SAFETY: an ordinary mutex, held through this context.
+            (Class::Ordinary, Some(context)) => unsafe { Self::release_known(mutex, context) },
+            (Class::Ordinary, None) if N::HAS_CONTEXT => Self::release_slowly(mutex),
+            // SAFETY: an ordinary mutex, which is held.
+            (Class::Ordinary, None) if mutex.is_held::<Native, N>() => unsafe { Self::release(mutex) },
+            (Class::Ordinary, None) => 0,
+            (Class::Owned, _) => Self::unlock_owned(mutex),
+            (Class::Glibcs, _) => special::pass_on(&REAL.pthread_mutex_unlock, mutex),
+            (Class::Special, _) => special::unlock(mutex),
         }
     }
 }

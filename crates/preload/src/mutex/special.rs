@@ -4,7 +4,7 @@
 use super::{ops, word_of, Mutex, ADAPTIVE, DESTROYED, GLIBCS, KIND, NORMAL};
 use crate::counters::count;
 use crate::functions::{Entry, REAL};
-use crate::{cancel, deadline};
+use crate::{cancel, deadline, pool};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 use libc::{clockid_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
@@ -152,6 +152,7 @@ pub unsafe extern "C-unwind" fn init(mutex: *mut pthread_mutex_t, attr: *const p
         if result != 0 {
             return result;
         }
+        pool::abandon(Some(mutex.addr()));
         let ours = Mutex::of(mutex);
         let kind = ours.kind();
         if let Some((_, reason, _)) = GLIBCS.iter().find(|(flag, ..)| kind & flag != 0) {
