@@ -1,18 +1,28 @@
-//! What the papers claim, next to what the simulated machines show. `claims.toml` has the claims.
+//! What the papers claim, next to what the simulated machines show. `claims/claims.toml` has the claims.
+//!
+//! - [`changes`] says what was fitted or changed when results were at hand, and so what kind of evidence a claim is.
+//! - [`judge`] has the rule by which a claim agrees, and the error factors of the machines.
+//! - [`golden`] is what the numbers were before.
+//! - [`sensitivity`] moves the parameters of the machines, which [`knobs`] finds, and sees how far claims move.
+//! - [`output`] gives tables, Markdown, HTML, CSV and JSON.
+
+pub mod changes;
+pub mod golden;
+pub mod judge;
+pub mod knobs;
+pub mod output;
+pub mod sensitivity;
 
 use std::collections::HashMap;
-use std::io;
 
 use lockswap_platform::parse_duration;
 use lockswap_sim::{Job, Machine, Workload};
-use lockswap_study::page::{Page, Row, Table};
-use lockswap_study::summary::Judgement;
 use lockswap_workloads::report::Report;
 use serde::{Deserialize, Serialize};
 
 use crate::simulated::Row as Done;
 
-const CLAIMS: &str = include_str!("claims.toml");
+const CLAIMS: &str = include_str!("claims/claims.toml");
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -55,9 +65,8 @@ pub struct Claim {
     /// What the paper says about it.
     #[serde(default)]
     pub relation: Relation,
-    agree: [f64; 2],
-    /// Whether a parameter of the machine was chosen on it.
-    pub basis: Basis,
+    /// Why the number is true by construction, if it is.
+    pub structural: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -96,16 +105,6 @@ impl Limit {
     }
 }
 
-/// Whether a parameter of the machine was chosen so that the number comes out.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-pub enum Basis {
-    /// One was.
-    Fitted,
-    /// None was.
-    Predicted,
-}
-
 /// What the paper says about the number.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 pub enum Relation {
@@ -119,16 +118,6 @@ pub enum Relation {
     /// It is that number or a smaller one.
     #[serde(rename = "at most")]
     AtMost,
-}
-
-impl Basis {
-    /// It in a word.
-    pub fn name(self) -> &'static str {
-        match self {
-            Basis::Fitted => "fitted",
-            Basis::Predicted => "predicted",
-        }
-    }
 }
 
 fn usual_duration() -> String {
@@ -156,16 +145,15 @@ impl Metric {
 }
 
 /// What the runs of a claim gave.
-#[derive(Serialize)]
 pub struct Outcome<'a> {
     /// The claim.
     pub claim: &'a Claim,
+    /// Its place among the claims that were examined.
+    pub place: usize,
     /// Its number, seed by seed.
     pub simulated: Vec<f64>,
     /// The mean of those.
     pub mean: Option<f64>,
-    /// Whether the mean lies in the claim's range.
-    pub agrees: bool,
     /// What went wrong, run by run.
     pub failures: Vec<String>,
 }
@@ -259,7 +247,7 @@ impl Examination {
     pub fn outcomes(&self, runs: &Runs<'_>, rows: &[Option<Done>]) -> Vec<Outcome<'_>> {
         let mut rest = &runs.needs[..];
         let mut outcomes = Vec::new();
-        for claim in &self.claims {
+        for (place, claim) in self.claims.iter().enumerate() {
             let (mut simulated, mut failures, mut complete) = (Vec::new(), Vec::new(), 0);
             for _ in 0..self.seeds {
                 let (own, next) = rest.split_at(1 + claim.to.len());
@@ -274,9 +262,8 @@ impl Examination {
                 }));
             }
             let mean = (!simulated.is_empty()).then(|| simulated.iter().sum::<f64>() / simulated.len() as f64);
-            let agrees = mean.is_some_and(|mean| (claim.agree[0]..=claim.agree[1]).contains(&mean));
             if complete > 0 {
-                outcomes.push(Outcome { claim, simulated, mean, agrees, failures });
+                outcomes.push(Outcome { claim, place, simulated, mean, failures });
             }
         }
         outcomes
@@ -286,124 +273,6 @@ impl Examination {
     pub fn seeds(&self) -> u32 {
         self.seeds
     }
-}
-
-/// Everything.
-///
-/// # Errors
-/// A number that JSON has no form for.
-pub fn json(outcomes: &[Outcome<'_>], seeds: u32) -> serde_json::Result<Vec<u8>> {
-    let mut text = serde_json::to_vec_pretty(&serde_json::json!({ "schema": 1, "seeds": seeds, "claims": outcomes }))?;
-    text.push(b'\n');
-    Ok(text)
-}
-
-/// A line per claim.
-///
-/// # Errors
-/// None that memory gives.
-pub fn csv(outcomes: &[Outcome<'_>]) -> io::Result<Vec<u8>> {
-    let mut file = csv::Writer::from_writer(Vec::new());
-    file.write_record([
-        "claim",
-        "source",
-        "machine",
-        "basis",
-        "paper",
-        "simulated",
-        "least",
-        "most",
-        "ratio",
-        "agrees",
-    ])?;
-    for outcome in outcomes {
-        let claim = outcome.claim;
-        let show = |number: Option<f64>| number.map(|number| number.to_string()).unwrap_or_default();
-        let end = |pick: fn(f64, f64) -> f64| show(outcome.simulated.iter().copied().reduce(pick));
-        let paper = claim.value.to_string();
-        let (mean, ratio) = (show(outcome.mean), show(outcome.mean.map(|mean| mean / claim.value)));
-        let (least, most, agrees) = (end(f64::min), end(f64::max), outcome.agrees.to_string());
-        let names = [&claim.id, &claim.source, &claim.machine, claim.basis.name()];
-        file.write_record(
-            names.into_iter().chain([&paper, &mean, &least, &most, &ratio, &agrees].map(String::as_str)),
-        )?;
-    }
-    file.into_inner().map_err(|error| error.into_error())
-}
-
-fn digits(number: f64) -> String {
-    match number.abs() {
-        n if n >= 100.0 => format!("{number:.0}"),
-        n if n >= 10.0 => format!("{number:.1}"),
-        _ => format!("{number:.2}"),
-    }
-}
-
-/// The headings, and whether numbers stand below them.
-const COLUMNS: [(&str, bool); 8] = [
-    ("claim", false),
-    ("paper", true),
-    ("simulated", true),
-    ("ratio", true),
-    ("", false),
-    ("basis", false),
-    ("min..max", true),
-    ("what", false),
-];
-
-/// The claims next to what became of them, for people.
-pub fn page(outcomes: &[Outcome<'_>], seeds: u32) -> Page {
-    let judgement = |outcome: &Outcome<'_>| if outcome.agrees { Judgement::Same } else { Judgement::Worse };
-    let row = |outcome: &Outcome<'_>| Row { cells: cells(outcome).to_vec(), judgement: judgement(outcome) };
-    let columns = COLUMNS.map(|(heading, is_numeric)| (heading.to_owned(), is_numeric)).to_vec();
-    let table = Table { title: None, columns, rows: outcomes.iter().map(row).collect() };
-    Page {
-        title: "What papers claim, and what the simulated machines show".to_owned(),
-        tables: vec![table],
-        notes: notes(outcomes, seeds),
-        ..Page::default()
-    }
-}
-
-fn cells(outcome: &Outcome<'_>) -> [String; 8] {
-    let claim = outcome.claim;
-    let end = |pick: fn(f64, f64) -> f64| outcome.simulated.iter().copied().reduce(pick).map(digits);
-    let range = end(f64::min).zip(end(f64::max)).map(|(least, most)| format!("{least}..{most}"));
-    let paper = match claim.relation {
-        Relation::About => digits(claim.value),
-        Relation::AtLeast => format!(">= {}", digits(claim.value)),
-        Relation::AtMost => format!("<= {}", digits(claim.value)),
-    };
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    [
-        claim.id.clone(),
-        paper,
-        or_dash(outcome.mean.map(digits)),
-        or_dash(outcome.mean.map(|mean| format!("{:.2}", mean / claim.value))),
-        if outcome.agrees { "agrees" } else { "DISAGREES" }.to_owned(),
-        claim.basis.name().to_owned(),
-        or_dash(range),
-        format!("{} ({}; {})", claim.says, claim.source, claim.machine),
-    ]
-}
-
-/// What stands below the table, a paragraph each.
-fn notes(outcomes: &[Outcome<'_>], seeds: u32) -> Vec<String> {
-    let agree = outcomes.iter().filter(|outcome| outcome.agrees).count();
-    let predicted = outcomes.iter().filter(|outcome| outcome.claim.basis == Basis::Predicted);
-    let (right, all) = predicted.fold((0, 0), |(right, all), o| (right + usize::from(o.agrees), all + 1));
-    let mut notes = vec![
-        format!(
-            "{agree} of {} claims agree, {right} of the {all} predicted ones; mean of {seeds} seeds. ratio: simulated / paper.",
-            outcomes.len()
-        ),
-        "A claim agrees if the mean lies within the range that claims.toml states for it. amd-2990wx is held out of every \
-         fit."
-        .to_owned(),
-    ];
-    let failed = outcomes.iter().filter_map(|outcome| Some((outcome.claim, outcome.failures.first()?)));
-    notes.extend(failed.map(|(claim, failure)| format!("{}: {failure}", claim.id)));
-    notes
 }
 
 #[cfg(test)]
@@ -422,16 +291,11 @@ mod tests {
                 assert_eq!(workload(claim, run).threads(), run.threads);
                 assert!(named::read(Role::Mutex, &run.lock).is_ok(), "{}: {}", claim.id, run.lock);
             }
-            assert!(claim.agree[0] < claim.agree[1], "{}", claim.id);
+            assert!(claim.value > 0.0, "{}: errors are factors", claim.id);
         }
         let mut ids: Vec<&str> = claims.iter().map(|claim| claim.id.as_str()).collect();
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), claims.len(), "two claims of one name");
-    }
-
-    #[test]
-    fn the_held_out_machine_has_no_fitted_claim() {
-        assert!(claims().iter().all(|claim| claim.machine != "amd-2990wx" || claim.basis == Basis::Predicted));
     }
 }

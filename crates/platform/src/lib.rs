@@ -151,6 +151,11 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn relax(n: u32);
     /// The time on `clock`, ns.
     fn now(clock: Clock) -> Ns;
+    /// The time on [`Clock::Monotonic`] for a measurement, ns. A simulated machine gives it for nothing, so that measuring
+    /// disturbs nothing there.
+    fn measured_now() -> Ns {
+        Self::now(Clock::Monotonic)
+    }
     /// The time on a clock for what happens within seconds, ns: one that is cheap to read. It may run faster or slower than
     /// [`Clock::Monotonic`] by a ten-thousandth, and two CPUs may see it a few ns apart.
     fn instant() -> Ns {

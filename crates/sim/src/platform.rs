@@ -201,6 +201,10 @@ impl Platform for Sim {
         engine::now() / 1000
     }
 
+    fn measured_now() -> Ns {
+        engine::time() / 1000
+    }
+
     fn cpu() -> u32 {
         engine::cpu().0
     }

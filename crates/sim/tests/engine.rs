@@ -47,7 +47,12 @@ fn now() -> u64 {
 fn a_line_takes_as_long_as_the_machine_file_says() {
     let machine = machine(
         "xeon-e5-2699v3",
-        &[("topology.placement", "ascending"), ("latency.cluster.core", "50"), ("fabric.jitter", "0")],
+        &[
+            ("topology.placement", "ascending"),
+            ("latency.cluster.core", "50"),
+            ("fabric.jitter", "0"),
+            ("core.clock", "0.1"),
+        ],
     );
     #[repr(align(64))]
     struct Word(<Sim as Platform>::U32);
@@ -70,6 +75,154 @@ fn a_line_takes_as_long_as_the_machine_file_says() {
         let took = times.unwrap()[reader];
         assert!((expected..expected + 12).contains(&took), "reader {reader}: {took} ns, not {expected}");
     }
+}
+
+/// A word in a line of its own.
+#[repr(align(128))]
+struct Alone(<Sim as Platform>::U32);
+
+impl Alone {
+    const fn new() -> Self {
+        Alone(<Sim as Platform>::U32::holding(0))
+    }
+}
+
+/// Waits until so many ns of virtual time have passed since the beginning.
+fn at(time: u64) {
+    Sim::keep_busy(time - now());
+}
+
+/// A machine with 18 cores that are 50 ns from each other, without chance.
+fn one_socket(changes: &[(&str, &str)]) -> Machine {
+    let fixed = [
+        ("topology.placement", "ascending"),
+        ("latency.cluster.core", "50"),
+        ("fabric.jitter", "0"),
+        ("fabric.near", "0"),
+        ("core.clock", "0.1"),
+    ];
+    machine("xeon-e5-2699v3", &[&fixed, changes].concat())
+}
+
+#[test]
+fn only_a_read_modify_write_keeps_a_line_from_others() {
+    let machine = one_socket(&[("fabric.hold", "1000")]);
+    let read_after = |write: fn(&Alone)| {
+        let word = Alone::new();
+        let took = on_threads(&machine, 3, |number| {
+            let start = 100_000 + 1_000 * number as u64;
+            match number {
+                0 => word.0.store(1, Relaxed),
+                1 => {
+                    at(start);
+                    write(&word);
+                }
+                _ => {
+                    // The line is on its way to the second thread.
+                    at(101_020);
+                    let asked = now();
+                    word.0.load(Relaxed);
+                    return now() - asked;
+                }
+            }
+            0
+        });
+        took.unwrap()[2]
+    };
+    let (stored, exchanged) = (
+        read_after(|word| word.0.store(2, Relaxed)),
+        read_after(|word| {
+            word.0.swap(2, Relaxed);
+        }),
+    );
+    assert!((70..110).contains(&stored), "it comes as soon as the other core has it: {stored} ns");
+    assert!((1_070..1_110).contains(&exchanged), "{exchanged} ns");
+}
+
+#[test]
+fn a_line_goes_to_those_who_asked_for_it_before_its_owner_asks_again() {
+    let machine = one_socket(&[]);
+    // The first thread releases a lock and takes it again, while the second one asks for it.
+    let winner = |asks: u64| {
+        let word = Alone::new();
+        let seen = on_threads(&machine, 2, |number| {
+            at(100_000 + 1_000 * number as u64);
+            word.0.load(Relaxed);
+            at(102_000 + asks * number as u64);
+            if number == 0 {
+                word.0.store(1, Relaxed);
+            }
+            word.0.swap(2 + number as u32, Relaxed)
+        });
+        seen.unwrap()
+    };
+    // The line needs 50 ns until the first thread may write.
+    assert_eq!(winner(20), [3, 1], "the second thread's request has waited for the line");
+    assert_eq!(winner(60), [1, 2], "nobody had asked for the line when it was there");
+}
+
+#[test]
+fn hardware_threads_of_a_core_pay_for_what_they_share() {
+    // CPU 36 is the second hardware thread of CPU 0's core.
+    let machine = one_socket(&[("latency.sibling", "500"), ("core.sibling_busy", "1"), ("core.sibling_spinning", "1")]);
+    let took = |write: fn(&Alone), asks: u64, access: fn(&Alone)| {
+        let word = Alone::new();
+        let times = on_threads(&machine, 37, |number| {
+            at(200_000 + if number == 36 { asks } else { 0 });
+            let asked = now();
+            match number {
+                0 => write(&word),
+                36 => access(&word),
+                _ => {}
+            }
+            now() - asked
+        });
+        times.unwrap()[36]
+    };
+    let (store, swap) = (|word: &Alone| word.0.store(1, Relaxed), |word: &Alone| _ = word.0.swap(2, Relaxed));
+    let load = |word: &Alone| _ = word.0.load(Relaxed);
+    for (write, access) in [(store as fn(&Alone), load as fn(&Alone)), (store, swap), (swap, load), (swap, swap)] {
+        // The line comes from memory first, in 90 ns.
+        let soon = took(write, 100, access);
+        assert!((400..600).contains(&soon), "{soon} ns");
+        let late = took(write, 2_000, access);
+        assert!(late < 20 + 40, "the core has it: {late} ns");
+    }
+    let spinning = took(store, 100, |word| Sim::spin_map(|| (word.0.load(Relaxed) == 1).then_some(())));
+    assert!((400..600).contains(&spinning), "{spinning} ns");
+}
+
+#[test]
+fn a_route_may_pass_a_core_several_times() {
+    // First the even CPUs and then the odd ones: CPUs 0 and 32 are one core.
+    let route: Vec<u32> = (0..64).step_by(2).chain((1..64).step_by(2)).collect();
+    let machine = machine("amd-2990wx", &[("topology.route", &format!("{route:?}"))]);
+    let ranks = on_threads(&machine, 64, |_| Sim::rank()).unwrap();
+    assert!((0..64).all(|rank| ranks[route[rank] as usize] == rank as u32), "{ranks:?}");
+}
+
+#[test]
+fn a_look_at_the_clock_takes_time() {
+    let machine = machine("apple-m1", &[("core.clock", "100"), ("kind.little.speed", "0.5")]);
+    let between = on_threads(&machine, 8, |_| {
+        let first = now();
+        let second = now();
+        assert_eq!(Sim::measured_now(), second, "a note takes no time");
+        second - first
+    });
+    assert_eq!(between.unwrap(), [100, 100, 100, 100, 200, 200, 200, 200]);
+}
+
+#[test]
+fn a_non_critical_section_is_drawn_at_each_look_at_the_clock() {
+    let round = |clock: &str| {
+        let machine = machine("amd-2990wx", &[("core.clock", clock)]);
+        let workload = Workload::named("ncs").unwrap().with(1, 20_000_000);
+        Job { machine: &machine, workload, lock: "ticket", seed: 1 }.run().unwrap().report.round_ns
+    };
+    // Of 10 us; a section that is drawn once takes 10 us on average.
+    let (seldom, often) = (round("100"), round("10"));
+    assert!((8_600.0..9_600.0).contains(&often) && often + 200.0 < seldom && seldom < 10_100.0, "{often} {seldom}");
 }
 
 #[test]
@@ -138,10 +291,6 @@ fn a_deadlock_is_reported_with_what_each_thread_waits_for() {
     // The host's thread can go on.
     assert!(count(&machine, &Direct::<Sim, Ticket<Sim>>::new(), 3).unwrap() > 0);
 }
-
-/// A word in a line of its own.
-#[repr(align(128))]
-struct Alone(<Sim as Platform>::U32);
 
 /// A lock that sleeps until it is free, and wakes nobody.
 struct NeverWakes(Alone);

@@ -53,11 +53,11 @@ fn wrong_files_are_refused_by_name_and_key() {
 }
 
 #[test]
-fn routes_must_name_each_core_once() {
+fn routes_must_name_each_cpu_once() {
     let with = |route: &str| wrong("llc = \"node\"", &format!("llc = \"node\"\nroute = {route}"));
-    assert!(with("[0, 1]").contains("topology.route leaves out core 2"));
-    assert!(with("[0, 0]").contains("topology.route names core 0 twice"));
-    assert!(with("[0, 8]").contains("topology.route names core 8, but there are 8"));
+    assert!(with("[0, 1]").contains("topology.route leaves out CPU 2"));
+    assert!(with("[0, 0]").contains("topology.route names CPU 0 twice"));
+    assert!(with("[0, 8]").contains("topology.route names CPU 8, but there are 8"));
 }
 
 #[test]

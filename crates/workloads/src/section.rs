@@ -4,12 +4,12 @@ use crate::crew::{gather, Crew, Member, Phase, Timing};
 use crate::record::{Baton, Detail, Received, Record};
 use crate::report::About;
 use crate::Mutex;
-use lockswap_platform::{Clock, Ns, Platform};
+use lockswap_platform::{Ns, Platform};
 
-/// The time.
+/// The time, for a note.
 #[inline]
 pub(crate) fn now<P: Platform>() -> Ns {
-    P::now(Clock::Monotonic)
+    P::measured_now()
 }
 
 /// What one acquisition gave.

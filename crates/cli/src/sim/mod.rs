@@ -3,6 +3,7 @@
 mod host;
 mod probe;
 mod reproduce;
+mod sensitivity;
 mod validate;
 
 use std::io::{self, IsTerminal, Write};
@@ -101,6 +102,7 @@ enum SimCommand {
     /// Runs what the papers claim, and prints their numbers next to the simulated ones
     Reproduce(reproduce::ReproduceArgs),
     Probe(probe::ProbeArgs),
+    Sensitivity(sensitivity::SensitivityArgs),
     Validate(validate::ValidateArgs),
 }
 
@@ -129,6 +131,7 @@ pub fn run(args: SimArgs) -> anyhow::Result<ExitCode> {
             return Err(UserError::new("a probe makes a machine file, nothing else", remedy).with_status(USAGE).into());
         }
         Some(SimCommand::Probe(command)) => return probe::run(command),
+        Some(SimCommand::Sensitivity(command)) => return sensitivity::run(command, &args.output),
         Some(SimCommand::Validate(command)) => return validate::run(command, &args.output),
         None => {}
     }

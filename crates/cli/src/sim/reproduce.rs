@@ -1,17 +1,22 @@
 //! `lockswap sim reproduce`: what the papers claim, next to what the simulated machines show.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use lockswap_experiment::claims::{claims, csv, json, page, Examination, Outcome};
+use lockswap_experiment::claims::golden::Golden;
+use lockswap_experiment::claims::output::{csv, full_page, json, page};
+use lockswap_experiment::claims::{claims, Claim, Examination, Outcome};
+use lockswap_experiment::host::today;
 use lockswap_experiment::simulated::{run_each, Row};
-use lockswap_study::export::Format;
+use lockswap_study::export::{Format, OutputFile};
 use lockswap_study::runner::Interrupt;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::{bar, give_up, print_data, shown, starting};
 use crate::error::{UserError, USAGE};
 use crate::outputs::{OutputArgs, Outputs, Wanted};
+use crate::picture::footer;
 use crate::terminal;
 
 /// Arguments of `lockswap sim reproduce`.
@@ -20,7 +25,15 @@ use crate::terminal;
 Examples:
   lockswap sim reproduce
   lockswap sim reproduce --only cna --seeds 10
-  lockswap sim reproduce --export claims.json")]
+  lockswap sim reproduce --export claims.json
+  lockswap sim reproduce --write-golden crates/experiment/src/claims/golden.csv --export docs/reproduced.md
+
+The last one accepts the numbers of this run. Otherwise they are compared with those of the golden file that
+the program was built with. A claim leaves its golden value where the mean of the seeds is below the least or
+above the most that the golden seeds had, by more than 1 % of the golden mean.
+
+Exit status: 0; 1 if a claim has left its golden value or a file cannot be written; 2 for wrong usage; 130 after
+Ctrl-C. Whether claims agree with the papers does not change it.")]
 pub struct ReproduceArgs {
     /// Claims whose names begin so: cna, ron, shfl, m1, cna-70
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
@@ -28,19 +41,86 @@ pub struct ReproduceArgs {
     /// Runs of each number, with seeds from 1 on
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     seeds: u32,
+    /// Numbers that the claims had before, instead of those that this program was built with
+    #[arg(long, value_name = "FILE")]
+    golden: Option<PathBuf>,
+    /// Accepts the numbers of this run: writes them to FILE.csv; claims that are not simulated now keep what it says
+    #[arg(long, value_name = "FILE", conflicts_with = "golden")]
+    write_golden: Option<PathBuf>,
+}
+
+/// Where the numbers lie that the program is built with.
+const GOLDEN: &str = "crates/experiment/src/claims/golden.csv";
+
+/// The claims that begin so; all if nothing is wanted.
+pub(super) fn chosen(only: &[String]) -> Result<Vec<Claim>, UserError> {
+    let mut chosen = claims();
+    if !only.is_empty() {
+        let ids: Vec<String> = chosen.iter().map(|claim| claim.id.clone()).collect();
+        chosen.retain(|claim| only.iter().any(|only| claim.id.starts_with(only.as_str())));
+        if chosen.is_empty() {
+            let what = format!("there is no claim whose name begins with '{}'", only.join(","));
+            return Err(UserError::new(what, format!("use one of: {}", ids.join(", "))).with_status(USAGE));
+        }
+    }
+    Ok(chosen)
+}
+
+/// The numbers in this file.
+fn read_golden(file: &Path) -> Result<Golden, UserError> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        let what = format!("cannot read the golden file {}: {error}", file.display());
+        UserError::new(what, "--write-golden FILE writes such a file")
+    })?;
+    Ok(Golden::read(&file.display().to_string(), &text)?)
+}
+
+/// The file to which numbers are accepted.
+struct Accepting {
+    file: OutputFile,
+    before: Golden,
+}
+
+impl Accepting {
+    /// Checks the file before anything is simulated.
+    fn prepare(path: &Path) -> Result<Self, UserError> {
+        let file = OutputFile::prepare(path).map_err(|error| {
+            UserError::new(format!("cannot write {}: {error}", path.display()), "name a file that you can write to")
+        })?;
+        let before = if path.exists() { read_golden(path)? } else { Golden::default() };
+        Ok(Self { file, before })
+    }
+
+    fn write(&self, outcomes: &[Outcome<'_>]) -> anyhow::Result<()> {
+        let all = claims();
+        let golden = self.before.updated(outcomes, all.iter().map(|claim| claim.id.as_str()));
+        Ok(self.file.replace(&golden.write()?)?)
+    }
+}
+
+/// Compares with what the numbers were.
+fn compare(golden: &Golden, outcomes: &[Outcome<'_>]) -> Result<(), UserError> {
+    let left = golden.left_by(outcomes);
+    if left.is_empty() {
+        return Ok(());
+    }
+    let claims =
+        if left.len() == 1 { "1 claim has left its golden value" } else { "claims have left their golden values" };
+    let count = if left.len() == 1 { String::new() } else { format!("{} ", left.len()) };
+    Err(UserError::new(
+        format!("{count}{claims}:\n  {}", left.join("\n  ")),
+        format!(
+            "find out which change did it. If it is meant to: \
+             lockswap sim reproduce --write-golden {GOLDEN} --export docs/reproduced.md, and build again"
+        ),
+    ))
 }
 
 /// Runs the command.
 pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> anyhow::Result<ExitCode> {
-    let mut chosen = claims();
-    if !args.only.is_empty() {
-        let ids: Vec<String> = chosen.iter().map(|claim| claim.id.clone()).collect();
-        chosen.retain(|claim| args.only.iter().any(|only| claim.id.starts_with(only.as_str())));
-        if chosen.is_empty() {
-            let what = format!("there is no claim whose name begins with '{}'", args.only.join(","));
-            return Err(UserError::new(what, format!("use one of: {}", ids.join(", "))).with_status(USAGE).into());
-        }
-    }
+    let chosen = chosen(&args.only)?;
+    let golden = args.golden.as_deref().map_or_else(|| Ok(Golden::built_in()), read_golden)?;
+    let accepting = args.write_golden.as_deref().map(Accepting::prepare).transpose()?;
     let mut files = Outputs::prepare(output, &["json", "csv", "md", "html"])?;
     let examination = Examination::of(chosen, args.seeds);
     let runs = examination.runs();
@@ -71,14 +151,21 @@ pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> anyhow::Result<ExitCode
         anyhow::Ok(())
     })?;
     bar.finish_and_clear();
-    Ok(if finish(&rows)? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let written = finish(&rows)?;
+    let outcomes = examination.outcomes(&runs, &rows);
+    match accepting {
+        Some(accepting) => accepting.write(&outcomes)?,
+        None => compare(&golden, &outcomes)?,
+    }
+    Ok(if written { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn render(format: Format, outcomes: &[Outcome<'_>], seeds: u32) -> io::Result<Vec<u8>> {
+    let whole = || full_page(outcomes, seeds, &footer(&[today()]));
     match format {
         Format::Json => Ok(json(outcomes, seeds)?),
         Format::Csv => csv(outcomes),
-        Format::Markdown => Ok(page(outcomes, seeds).markdown().into_bytes()),
-        Format::Html => Ok(page(outcomes, seeds).html().into_bytes()),
+        Format::Markdown => Ok(whole().markdown().into_bytes()),
+        Format::Html => Ok(whole().html().into_bytes()),
     }
 }

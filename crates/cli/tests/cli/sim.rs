@@ -382,8 +382,80 @@ fn claims_are_reproduced() {
     let json: serde_json::Value = serde_json::from_slice(&fs::read(place.path("c.json")).unwrap()).unwrap();
     assert_eq!(json["claims"].as_array().map(Vec::len), Some(2));
     assert_eq!(fs::read_to_string(place.path("c.csv")).unwrap().lines().count(), 3);
+    let fitted = json["claims"].as_array().unwrap().iter().find(|claim| claim["claim"]["id"] == "cna-mcs-1").unwrap();
+    let because = fitted["because"].as_str().unwrap();
+    assert!(fitted["basis"] == "fitted" && because.starts_with("inside (422b097); "), "{fitted}");
     let args = ["sim", "reproduce", "--only", "shfl-1", "--seeds", "1", "--format", "md"];
-    assert!(text(&place.output(&args).stdout).contains("| shfl-1 | "));
+    let shown = text(&place.output(&args).stdout);
+    assert!(shown.contains("| shfl-1 | ") && shown.contains("| latency.remote "), "claims and changes: {shown}");
+}
+
+#[test]
+fn a_claim_that_leaves_its_golden_value_is_an_error_until_it_is_accepted() {
+    let place = Place::new();
+    let only = ["sim", "reproduce", "--only", "cna-mcs-1,shfl-1", "--seeds", "1"];
+    let run = |more: &[&str]| {
+        let run = place.output(&[&only[..], more].concat());
+        (run.status.code(), text(&run.stdout), text(&run.stderr))
+    };
+    let (status, _, error) = run(&["--write-golden", "my.csv"]);
+    assert_eq!((status, &*error), (Some(0), ""));
+    let written = fs::read_to_string(place.path("my.csv")).unwrap();
+    assert_eq!(written.lines().count(), 3);
+    assert_eq!(run(&["--golden", "my.csv"]).0, Some(0));
+    let line = written.lines().find(|line| line.starts_with("cna-mcs-1,")).unwrap();
+    fs::write(place.path("my.csv"), written.replace(line, "cna-mcs-1,5,4,3.9,4.1")).unwrap();
+    let (status, shown, error) = run(&["--golden", "my.csv"]);
+    assert_eq!(status, Some(1));
+    assert!(shown.contains("2 of 2 claims agree"), "the tables come first: {shown}");
+    assert!(error.contains("cna-mcs-1: the golden value is 4.0000 (3.8600 to 4.1400, 5 seeds), it is "), "{error}");
+    assert!(error.contains("--write-golden ") && !error.contains("shfl-1"), "{error}");
+    // Claims that are not simulated keep what the file says.
+    let args = ["sim", "reproduce", "--only", "shfl-1", "--seeds", "1", "--write-golden", "my.csv"];
+    assert!(place.output(&args).status.success());
+    assert!(fs::read_to_string(place.path("my.csv")).unwrap().contains("\ncna-mcs-1,5,4.0,3.9,4.1\n"));
+    fs::write(place.path("bad.csv"), "claim,seeds\ncna-1,5\n").unwrap();
+    for (arguments, status, expected) in [
+        (["--golden", "none.csv"], 1, "cannot read the golden file none.csv"),
+        (["--golden", "bad.csv"], 2, "bad.csv: "),
+        (["--write-golden", "bad.csv"], 2, "bad.csv: "),
+        (["--write-golden", "no/such/folder.csv"], 1, "cannot write no/such/folder.csv"),
+    ] {
+        let (found, _, error) = run(&arguments);
+        assert!(found == Some(status) && error.contains(expected), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn parameters_are_moved_and_claims_with_them() {
+    let place = Place::new();
+    let args = ["sim", "sensitivity", "--only", "cna-mcs-1", "--parameter", "core.hit,latency.remote"];
+    let files = ["--duration", "1ms", "--export", "s.json", "--export", "s.csv", "--export", "s.md"];
+    let run = place.output(&[&args[..], &files].concat());
+    let shown = text(&run.stdout);
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    assert!(shown.contains("core.hit -"), "more costly accesses, less throughput: {shown}");
+    let json: serde_json::Value = serde_json::from_slice(&fs::read(place.path("s.json")).unwrap()).unwrap();
+    let effects = json["claims"][0]["effects"].as_array().unwrap();
+    assert_eq!(
+        effects.iter().map(|effect| effect["parameter"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["core.hit", "latency.remote"]
+    );
+    assert_eq!(fs::read_to_string(place.path("s.csv")).unwrap().lines().count(), 3);
+    assert!(fs::read_to_string(place.path("s.md")).unwrap().contains(": lockswap sim sensitivity --only cna-mcs-1"));
+    for (arguments, expected) in [
+        (&["--only", "nonsense"][..], "there is no claim whose name begins with 'nonsense'"),
+        (&["--machine", "cray-1"], "there is no machine 'cray-1'"),
+        (&["--machine", "hikey970"], "none of these claims is about hikey970"),
+        (&["--parameter", "core.hot"], "did you mean 'core.hit'?"),
+        (&["--by", "0"], "0 is not in 1 to 100"),
+        (&["--by", "much"], "write a number, as in 20"),
+        (&["--bases", "0"], "0 is not in 1..=100"),
+        (&["--export", "a.svg"], "end it in .json, .csv, .md or .html"),
+    ] {
+        let run = place.output(&[&["sim", "sensitivity"], arguments].concat());
+        assert!(run.status.code() == Some(2) && text(&run.stderr).contains(expected), "{}", text(&run.stderr));
+    }
 }
 
 /// What `lockswap sim` writes to this file on the machine `host`, and what it says meanwhile.

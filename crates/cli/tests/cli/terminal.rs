@@ -219,6 +219,8 @@ fn simulations_fit() {
     let parts = shown.lines().filter(|line| line.trim_start().starts_with("lock  "));
     assert!(parts.clone().count() > 1 && parts.clone().all(|line| line.contains("with") && line.contains("threads")));
     fits(&["sim", "reproduce", "--only", "cna-mcs-1,shfl-1", "--seeds", "1"], "");
+    let few = ["--only", "cna-mcs-1", "--parameter", "core,kv", "--duration", "1ms"];
+    fits(&[&["sim", "sensitivity"], &few[..]].concat(), "");
     let short = ["--runs", "2", "--duration", "20ms", "--simulated", "1ms", "--machine", "apple-m1"];
     let validate = [&["sim", "validate", "--lock", "ttas,ticket", "--workloads", "counter"], &short[..]].concat();
     fits(&validate, "");
@@ -371,6 +373,7 @@ fn interrupted_simulations_show_what_they_have() {
         (&["sim", "--duration", "1s", "--threads", "8"][..], " left", "interrupted: "),
         (&["sim", "--lock", "ttas", "--threads", "8", "--seeds", "100"], "3/100 ", "ttas"),
         (&["sim", "reproduce"], " left", "interrupted: "),
+        (&["sim", "sensitivity", "--only", "cna-70"], " left", "interrupted: "),
         (&["sim", "reproduce", "--only", "cna-mcs-1,cna-70", "--seeds", "100"], "100/", "1 of 1 claims agree"),
         (&validate, " left", "interrupted: "),
         // In the first round.

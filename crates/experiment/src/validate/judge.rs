@@ -46,6 +46,11 @@ impl Verdict {
         self.simulated_relative / self.measured_relative
     }
 
+    /// Simulated to measured throughput as they are: what the relative ones hide if all locks are off alike.
+    pub fn absolute(&self) -> f64 {
+        self.simulated / self.measured
+    }
+
     /// How far the ratio is from 1, either way.
     pub fn factor(&self) -> f64 {
         self.ratio().max(1.0 / self.ratio())
@@ -68,7 +73,8 @@ pub struct Group {
     pub simulated: f64,
 }
 
-fn geometric_mean(values: impl Iterator<Item = f64>) -> f64 {
+/// The geometric mean of positive numbers; 1 of none.
+pub(crate) fn geometric_mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) =
         values.fold((0.0, 0u32), |(sum, count), value| (sum + value.max(f64::MIN_POSITIVE).ln(), count + 1));
     (sum / f64::from(count.max(1))).exp()
@@ -120,6 +126,11 @@ impl Group {
             fairness: sample.fairness,
         };
         Some(Group { locks: samples.iter().map(verdict).collect(), measured, simulated })
+    }
+
+    /// How far absolute throughputs spread.
+    pub fn absolute(&self) -> Option<Spread> {
+        Spread::of(&self.locks.iter().map(Verdict::absolute).collect::<Vec<_>>())
     }
 
     /// Kendall's tau-a of the two orders: 1 if they are the same, 0 if they have nothing to do with each other, -1 if one is
@@ -230,6 +241,9 @@ mod tests {
         assert!(group.locks.iter().all(|lock| (lock.ratio() - 1.0).abs() < 1e-9), "{group:?}");
         assert_eq!((group.tau(), group.decided()), (1.0, (3, 3)));
         assert!((group.simulated / group.measured - 2.0 / 1.05).abs() < 1e-9);
+        let absolute = group.absolute().unwrap();
+        assert!((absolute.quartiles.median - 2.0 / 1.05).abs() < 1e-9, "which the absolute ones show: {absolute:?}");
+        assert_eq!(absolute.within, [0.0, 0.0, 1.0]);
     }
 
     #[test]

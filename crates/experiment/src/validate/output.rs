@@ -26,6 +26,7 @@ pub fn json(findings: &Findings) -> serde_json::Result<Vec<u8>> {
                 "measured_relative": verdict.map(|v| v.measured_relative),
                 "measured_relative_range": verdict.map(|v| v.measured_range),
                 "simulated_relative": verdict.map(|v| v.simulated_relative),
+                "absolute": verdict.map(Verdict::absolute),
                 "ratio": verdict.map(Verdict::ratio),
                 "within_noise": verdict.map(Verdict::is_within_noise),
             })
@@ -72,7 +73,7 @@ pub fn json(findings: &Findings) -> serde_json::Result<Vec<u8>> {
 pub fn csv(findings: &Findings) -> io::Result<Vec<u8>> {
     let mut file = csv::Writer::from_writer(Vec::new());
     let names = ["workload", "threads", "lock", "measured", "measured_relative", "measured_relative_low"];
-    let more = ["measured_relative_high", "simulated", "simulated_relative", "ratio", "within_noise"];
+    let more = ["measured_relative_high", "simulated", "simulated_relative", "absolute", "ratio", "within_noise"];
     let fairness = ["measured_fairness", "simulated_fairness"];
     file.write_record(names.iter().chain(&more).chain(&fairness))?;
     for (outcome, group) in findings.groups() {
@@ -88,6 +89,7 @@ pub fn csv(findings: &Findings) -> io::Result<Vec<u8>> {
                 &lock.measured_range[1].to_string(),
                 &lock.simulated.to_string(),
                 &lock.simulated_relative.to_string(),
+                &lock.absolute().to_string(),
                 &lock.ratio().to_string(),
                 &lock.is_within_noise().to_string(),
                 &lock.fairness[0].to_string(),

@@ -20,6 +20,7 @@ pub fn page(findings: &Findings) -> Page {
     let [duration, of_simulated] = [plan.duration, plan.simulated].map(|ns| ns as f64 / 1e6);
     let runs = format!("{} rounds of {duration} ms, {of_simulated} ms of virtual time", plan.rounds);
     let mut tables: Vec<Table> = findings.groups().map(|(outcome, group)| of_case(findings, outcome, group)).collect();
+    tables.push(absolute(findings));
     tables.push(summary(findings));
     tables.extend(worst(findings));
     let failed = findings.failures.iter().map(|failure| format!("failed: {failure}"));
@@ -31,7 +32,8 @@ pub fn page(findings: &Findings) -> Page {
     }
 }
 
-const LEGEND: [&str; 4] = [
+const LEGEND: [&str; 5] = [
+    "absolute: simulated throughput divided by measured throughput, of the same lock.",
     "relative: throughput divided by the geometric mean over the locks of the table; interval: that of the rounds' median, \
      93 % certain or more.",
     "ratio: simulated to measured relative throughput. ~ the simulated one lies in the interval: no disagreement. ! over \
@@ -66,6 +68,7 @@ fn of_case(findings: &Findings, outcome: &Outcome, group: &Group) -> Table {
         ("relative", true),
         ("interval", true),
         ("simulated M/s", true),
+        ("absolute", true),
         ("relative", true),
         ("ratio", true),
         ("", false),
@@ -83,6 +86,7 @@ fn of_case(findings: &Findings, outcome: &Outcome, group: &Group) -> Table {
             format!("{:.2}", lock.measured_relative),
             format!("{low:.2}-{high:.2}"),
             format!("{:.3}", lock.simulated / 1e6),
+            format!("{:.2}", lock.absolute()),
             format!("{:.2}", lock.simulated_relative),
             format!("{:.2}", lock.ratio()),
             mark(lock).to_owned(),
@@ -102,6 +106,20 @@ fn mark(lock: &Verdict) -> &'static str {
         far if far < FACTORS[2] => "!",
         _ => "!!",
     }
+}
+
+/// How many times as fast the simulation is, workload by workload.
+fn absolute(findings: &Findings) -> Table {
+    let headings = ["locks", "median", "95 %", "in 1.1", "in 1.25", "in 2"].map(|heading| (heading, true));
+    let columns: Vec<(&str, bool)> = std::iter::once(("absolute", false)).chain(headings).collect();
+    let rows = findings.groups().filter_map(|(outcome, group)| {
+        let Spread { count, quartiles: Quartiles { median, .. }, range: [low, high], within } = group.absolute()?;
+        let of_all = |share: f64| format!("{:.0} %", 100.0 * share);
+        let first = [outcome.case(&findings.plan).title(), count.to_string(), format!("{median:.2}")];
+        let rest = std::iter::once(format!("{low:.2}-{high:.2}")).chain(within.map(of_all));
+        Some(first.into_iter().chain(rest).collect())
+    });
+    table("simulated throughput / measured throughput".to_owned(), &columns, rows.collect())
 }
 
 /// A name for some numbers of threads, and which they are.

@@ -77,6 +77,7 @@ pub fn load(place: Place) -> u64 {
     if engine.lines[index].owner == core {
         engine.now = engine.now.max(engine.lines[index].arrives);
     }
+    engine.now = engine.usable(index, engine.threads[me as usize].cpu, engine.now);
     let value = engine.value(index, place);
     engine.note(index);
     engine.now += engine.access(engine.machine.costs.hit);
@@ -90,7 +91,7 @@ pub fn store(place: Place, value: u64) {
     engine.operations += 1;
     let index = engine.line_of(place.address);
     let (core, me) = (engine.core(), engine.current);
-    let owned = engine.lines[index].owner == core;
+    let owned = engine.may_use(index, core);
     let mut full = false;
     if engine.me().stores.is_empty() && (owned || engine.is_free_for(index, core)) {
         engine.set_value(index, place, value);
@@ -98,6 +99,7 @@ pub fn store(place: Place, value: u64) {
             let line = &mut engine.lines[index];
             line.version = line.version.wrapping_add(1);
             let at = line.arrives.max(engine.now);
+            engine.note_write(index, engine.threads[me as usize].cpu, at);
             engine.notify(index, at);
         } else {
             engine.complete_store(index, me);
@@ -131,16 +133,22 @@ pub fn update(place: Place, f: impl FnOnce(u64) -> Option<u64>) -> u64 {
     wait_for_stores();
     let engine = engine();
     let index = engine.line_of(place.address);
+    if engine.lines[index].owner == engine.core() && engine.lines[index].arrives > engine.now {
+        // What others ask for meanwhile decides whether it may keep the line.
+        engine.now = engine.lines[index].arrives;
+        settle();
+    }
+    let engine = self::engine();
     let core = engine.core();
-    let served = engine.lines[index].owner != core;
+    let served = !engine.may_use(index, core);
     if served {
         wait_to_write(index);
     }
     let engine = self::engine();
     let done = if engine.lines[index].owner == core {
-        engine.now.max(engine.lines[index].arrives)
+        engine.usable(index, engine.threads[engine.current as usize].cpu, engine.now.max(engine.lines[index].arrives))
     } else {
-        engine.serve_write(index, core)
+        engine.serve_write(index, core, engine.machine.costs.hold)
     };
     let old = engine.value(index, place);
     let new = f(old).filter(|new| *new != old);
@@ -148,6 +156,7 @@ pub fn update(place: Place, f: impl FnOnce(u64) -> Option<u64>) -> u64 {
         engine.set_value(index, place, new);
         let line = &mut engine.lines[index];
         line.version = line.version.wrapping_add(1);
+        engine.note_write(index, engine.threads[engine.current as usize].cpu, done);
     }
     if served || new.is_some() {
         engine.notify(index, done);
@@ -175,7 +184,7 @@ pub fn touch(start: usize, bytes: usize, write: bool) {
             let stream = engine.me().streams(index);
             if write && engine.lines[index].owner != NOBODY && engine.is_free(index) {
                 // A line that another core has modified comes with the right to write.
-                let arrives = engine.serve_write(index, core);
+                let arrives = engine.serve_write(index, core, 0);
                 engine.notify(index, arrives);
                 engine.now = arrives;
             } else {
@@ -184,6 +193,7 @@ pub fn touch(start: usize, bytes: usize, write: bool) {
             self::engine().shorten(before, stream);
         }
         let engine = self::engine();
+        engine.now = engine.usable(index, engine.threads[engine.current as usize].cpu, engine.now);
         if write && engine.lines[index].owner != core && engine.is_free_for(index, core) {
             // The store waits in the buffer for its line.
             let me = engine.current;

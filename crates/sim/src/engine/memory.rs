@@ -16,6 +16,8 @@ pub struct Request {
     pub thread: u32,
     pub core: u32,
     pub sort: Sort,
+    /// When it is made; nothing is served before.
+    made: Ps,
     /// When it is at the home of the line, which serves in that order.
     arrives: Ps,
     /// Void if the thread's token is another one by then.
@@ -48,11 +50,15 @@ pub struct Line {
     pub arrives: Ps,
     /// The core that has been served last.
     pub served: u32,
+    /// The CPU that has written last.
+    writer: u32,
+    /// When the other hardware threads of its core can see that.
+    for_siblings: Ps,
     /// Changes when copies are invalidated or the content may have changed.
     pub version: u32,
     pub queue: Vec<Request>,
-    /// Whether the event is announced at which the queue goes on.
-    announced: bool,
+    /// When the announced event comes at which the queue goes on; [`Ps::MAX`] if none is.
+    announced: Ps,
     pub watchers: Vec<(u32, u32)>,
     pub pending: Vec<Pending>,
     /// What addresses hold for others while stores to them are pending.
@@ -69,9 +75,11 @@ impl Line {
             busy_until: 0,
             arrives: 0,
             served: NOBODY,
+            writer: NOBODY,
+            for_siblings: 0,
             version: 0,
             queue: Vec::new(),
-            announced: false,
+            announced: Ps::MAX,
             watchers: Vec::new(),
             pending: Vec::new(),
             committed: Vec::new(),
@@ -162,9 +170,9 @@ impl Engine {
             self.nearest_copy(index, cluster)
         };
         let latency = self.this_time(latency) + self.fabric(home, node, supplier);
-        let (hold, serve) = (self.machine.costs.hold, self.machine.costs.serve);
+        let serve = self.machine.costs.serve;
         let line = &mut self.lines[index];
-        line.busy_until = self.now + if owner != NOBODY { latency + hold } else { serve };
+        line.busy_until = self.now + if owner != NOBODY { latency } else { serve };
         line.arrives = self.now + latency;
         if in_memory {
             line.owner = core;
@@ -177,8 +185,9 @@ impl Engine {
         self.now + latency
     }
 
-    /// Serves a write request of `core`, now: no other core keeps a copy. Returns when the line arrives.
-    pub(super) fn serve_write(&mut self, index: usize, core: u32) -> Ps {
+    /// Serves a request of `core` for the right to write, now: no other core keeps a copy. Once the line is there, the core
+    /// keeps it from others for `hold`. Returns when it arrives.
+    pub(super) fn serve_write(&mut self, index: usize, core: u32, hold: Ps) -> Ps {
         self.misses += 1;
         let cluster = self.machine.cluster_of_core[core as usize];
         let node = self.machine.node_of_cluster[cluster as usize];
@@ -207,7 +216,6 @@ impl Engine {
             (farthest.0 + costs.invalidate * Ps::from(others.saturating_sub(1)), farthest.1)
         };
         let latency = self.this_time(latency) + self.fabric(home, node, supplier);
-        let hold = self.machine.costs.hold;
         let line = &mut self.lines[index];
         line.busy_until = self.now + latency + hold;
         line.arrives = self.now + latency;
@@ -217,6 +225,28 @@ impl Engine {
         line.clusters = 1 << cluster;
         line.version = line.version.wrapping_add(1);
         self.now + latency
+    }
+
+    /// Notes that `cpu` has written to a line that it has for itself at `at`.
+    pub(super) fn note_write(&mut self, index: usize, cpu: u32, at: Ps) {
+        let line = &mut self.lines[index];
+        line.writer = cpu;
+        line.for_siblings = at + self.machine.costs.sibling;
+    }
+
+    /// When `cpu`, whose core has a line, can use it from `now` on: what another hardware thread of the core has just
+    /// written needs its time.
+    pub(super) fn usable(&self, index: usize, cpu: u32, now: Ps) -> Ps {
+        let line = &self.lines[index];
+        if line.for_siblings <= now || line.writer == cpu {
+            return now;
+        }
+        let core = |cpu: u32| self.machine.cpus[cpu as usize].core;
+        if core(line.writer) == core(cpu) {
+            line.for_siblings
+        } else {
+            now
+        }
     }
 
     /// Tells those who watch a line that it has changed hands or content; the new state is there at `at`.
@@ -244,15 +274,20 @@ impl Engine {
         self.announce_line(index);
     }
 
+    /// Whether a core other than `core` has asked for a line.
+    fn is_wanted(&self, index: usize, core: u32) -> bool {
+        self.lines[index].queue.iter().any(|request| request.core != core && request.made <= self.now)
+    }
+
+    /// Whether a request that is made now is served now.
     pub(super) fn is_free(&self, index: usize) -> bool {
-        let line = &self.lines[index];
-        line.busy_until <= self.now && line.queue.is_empty()
+        self.lines[index].busy_until <= self.now && !self.is_wanted(index, NOBODY)
     }
 
     /// Whether a store of `core` can be served: the line is free, or on its way to that very core.
     pub(super) fn is_free_for(&self, index: usize, core: u32) -> bool {
         let line = &self.lines[index];
-        line.queue.is_empty() && (line.busy_until <= self.now || line.served == core)
+        !self.is_wanted(index, NOBODY) && (line.busy_until <= self.now || line.served == core)
     }
 
     /// Puts a request of a thread into the queue of a line.
@@ -265,53 +300,69 @@ impl Engine {
     /// Puts a request that is made after `delay` in its place in the queue: the home of the line is farther from some.
     fn join(&mut self, index: usize, thread: u32, core: u32, sort: Sort, token: u32, delay: Ps) {
         let line = &mut self.lines[index];
-        let arrives = self.now + delay + self.machine.way_to_node(core, line.home);
+        let made = self.now + delay;
+        let arrives = made + self.machine.way_to_node(core, line.home);
         let place = line.queue.partition_point(|request| request.arrives <= arrives);
-        line.queue.insert(place, Request { thread, core, sort, arrives, token });
+        line.queue.insert(place, Request { thread, core, sort, made, arrives, token });
     }
 
     /// If requests wait for a line, the next one is served when the line is free.
     pub(super) fn announce_line(&mut self, index: usize) {
         let line = &mut self.lines[index];
-        if !line.announced && !line.queue.is_empty() {
-            line.announced = true;
-            let at = line.busy_until.max(self.now);
-            self.events.push(at, Kind::Line, index as u32, 0);
-        }
+        let free = line.busy_until.max(self.now);
+        let waits = line.queue.iter().any(|request| request.made <= free);
+        let first = if waits { Some(free) } else { line.queue.iter().map(|request| request.made).min() };
+        let Some(at) = first.filter(|at| *at < line.announced) else { return };
+        line.announced = at;
+        self.events.push(at, Kind::Line, index as u32, 0);
     }
 
-    /// Chooses who is served next.
-    fn arbitrate(&mut self, index: usize) -> Request {
+    /// Whether `core` has a line for itself and may use it now: once it is free, it goes on to other cores that want it.
+    pub(super) fn may_use(&self, index: usize, core: u32) -> bool {
         let line = &self.lines[index];
-        let mut chosen = 0;
+        line.owner == core && (line.busy_until > self.now || !self.is_wanted(index, core))
+    }
+
+    /// Chooses who is served next of those whose requests have been made.
+    fn arbitrate(&mut self, index: usize) -> Option<Request> {
+        let (line, now) = (&self.lines[index], self.now);
+        let is_made = |request: &Request| request.made <= now;
+        let first = line.queue.iter().position(is_made)?;
+        let mut chosen = first;
         if line.queue.len() > 1 {
             let favours = self.machine.kinds.len() > 1;
             let holder = line.owner;
+            let waiting = |queue: &[Request], score: &dyn Fn(&Request) -> i64| {
+                let best = queue.iter().filter(|r| is_made(r)).map(score).max();
+                queue.iter().position(|r| is_made(r) && Some(score(r)) == best).unwrap_or(first)
+            };
             if favours && self.random.chance(self.strongest_favour) {
-                let favour = |r: &Request| self.machine.kinds[self.kind_of_core[r.core as usize] as usize].favour;
-                let best = self.lines[index].queue.iter().map(favour).max().unwrap_or(0);
-                chosen = self.lines[index].queue.iter().position(|r| favour(r) == best).unwrap_or(0);
+                let kinds = &self.machine.kinds;
+                let favour = |r: &Request| i64::from(kinds[self.kind_of_core[r.core as usize] as usize].favour);
+                chosen = waiting(&self.lines[index].queue, &favour);
             } else if holder != NOBODY && self.random.chance(self.machine.costs.near) {
-                let queue = &self.lines[index].queue;
-                let distance = |r: &Request| self.machine.distance(holder, r.core);
-                let nearest = queue.iter().map(distance).min().unwrap_or(0);
-                chosen = queue.iter().position(|r| distance(r) == nearest).unwrap_or(0);
+                let nearness = |r: &Request| -(self.machine.distance(holder, r.core) as i64);
+                chosen = waiting(&self.lines[index].queue, &nearness);
             }
         }
-        self.lines[index].queue.remove(chosen)
+        Some(self.lines[index].queue.remove(chosen))
     }
 
     /// A line may go on: serves one request, or several reads. Returns the thread that serves itself, if any.
     pub fn line_is_free(&mut self, index: usize) -> Option<u32> {
-        self.lines[index].announced = false;
-        if self.lines[index].queue.is_empty() {
+        if self.lines[index].announced != self.now {
+            // Another event has been announced since, which came or comes before.
             return None;
         }
+        self.lines[index].announced = Ps::MAX;
         if self.lines[index].busy_until > self.now {
             self.announce_line(index);
             return None;
         }
-        let request = self.arbitrate(index);
+        let Some(request) = self.arbitrate(index) else {
+            self.announce_line(index);
+            return None;
+        };
         let mut itself = None;
         match request.sort {
             // It announces the line again.
@@ -323,14 +374,18 @@ impl Engine {
             Sort::Read | Sort::Reread => {
                 let now = self.now;
                 self.answer_reader(index, request);
-                // Reads follow each other up to the next write.
-                let queue = &self.lines[index].queue;
-                let reads = queue.iter().take_while(|r| matches!(r.sort, Sort::Read | Sort::Reread)).count();
-                let readers: Vec<Request> = self.lines[index].queue.drain(..reads).collect();
-                for request in readers {
-                    self.now = self.lines[index].busy_until.max(self.now);
+                // Reads follow each other up to the next write, or until nobody waits.
+                let mut reads = 0;
+                while let Some(request) = self.lines[index].queue.get(reads).copied() {
+                    let free = self.lines[index].busy_until.max(self.now);
+                    if request.made > free || !matches!(request.sort, Sort::Read | Sort::Reread) {
+                        break;
+                    }
+                    reads += 1;
+                    self.now = free;
                     self.answer_reader(index, request);
                 }
+                self.lines[index].queue.drain(..reads);
                 self.now = now;
             }
         }
@@ -346,7 +401,11 @@ impl Engine {
             return;
         }
         let has_copy = self.lines[index].copies.contains(request.core);
-        let done = if has_copy { self.now } else { self.serve_read(index, request.core) };
+        let done = if has_copy {
+            self.usable(index, self.threads[request.thread as usize].cpu, self.now)
+        } else {
+            self.serve_read(index, request.core)
+        };
         if request.sort == Sort::Reread {
             let done = done.max(self.threads[request.thread as usize].not_before);
             self.wake_watcher(request.thread, done);

@@ -310,16 +310,13 @@ pub fn compute(time: Ps) {
     pass(time);
 }
 
-/// Time that a look at the clock takes: next to nothing, so that measuring disturbs nothing, and yet polling ends.
-const LOOK: Ps = 100;
-
-/// The virtual time, ps.
+/// The virtual time, ps. To look at it takes time, as on hardware.
 pub fn now() -> Ps {
     if !is_running() {
         return 0;
     }
     let engine = engine();
-    engine.now += LOOK;
+    engine.now += engine.compute(engine.machine.costs.clock);
     engine.now
 }
 
@@ -386,8 +383,11 @@ pub fn wait_for_change(until: Option<Ps>) {
     watch_until(until);
 }
 
-/// The virtual time, ps, without looking at a clock.
+/// The virtual time, ps, without looking at a clock; 0 outside a simulation.
 pub fn time() -> Ps {
+    if !is_running() {
+        return 0;
+    }
     engine().now
 }
 

@@ -70,7 +70,7 @@ impl Engine {
         } else {
             let now = self.now;
             self.now = now.max(self.lines[index].busy_until);
-            let done = self.serve_write(index, core);
+            let done = self.serve_write(index, core, 0);
             self.now = now;
             done
         };
@@ -78,6 +78,8 @@ impl Engine {
         let thread = &mut self.threads[thread as usize];
         let done = done.max(thread.last_commit);
         thread.last_commit = done;
+        let cpu = thread.cpu;
+        self.note_write(index, cpu, done);
         let line = &mut self.lines[index];
         line.busy_until = line.busy_until.max(done);
         self.notify(index, done);
@@ -87,7 +89,7 @@ impl Engine {
     pub(super) fn drain(&mut self, thread: u32) {
         while let Some((index, _)) = self.threads[thread as usize].stores.front().copied() {
             let core = self.threads[thread as usize].core;
-            if self.lines[index as usize].owner != core && !self.is_free_for(index as usize, core) {
+            if !self.may_use(index as usize, core) && !self.is_free_for(index as usize, core) {
                 self.enqueue(index as usize, thread, Sort::Store);
                 return;
             }

@@ -89,6 +89,7 @@ pub(crate) struct Costs {
     pub(crate) hit: Ps,
     pub(crate) rmw: Ps,
     pub(crate) pause: Ps,
+    pub(crate) clock: Ps,
     pub(crate) cycle: Ps,
     pub(crate) store_buffer: usize,
     pub(crate) sibling_busy: u64,
@@ -118,6 +119,11 @@ impl Machine {
     /// The ids of the machines that come with the simulator.
     pub fn ids() -> impl Iterator<Item = &'static str> {
         BUILT_IN.iter().map(|(id, _)| *id)
+    }
+
+    /// The file of the machine called `id`.
+    pub fn file(id: &str) -> Option<&'static str> {
+        BUILT_IN.iter().find(|(known, _)| *known == id).map(|(_, text)| *text)
     }
 
     /// The machine called `id`, with some keys set to other values: `("latency.remote", "130")`.

@@ -122,15 +122,15 @@ impl Machine {
         }
         let distances = distances(file, clusters, nodes).map_err(|(key, problem)| bad(&key, problem))?;
         let along = if topology.route.is_empty() {
-            route(&distances, clusters, &node_of_cluster, &cluster_of_core)
+            let cores = route(&distances, clusters, &node_of_cluster, &cluster_of_core);
+            let of_core = |core: u32| (0..cpus.len() as u32).filter(|cpu| cpus[*cpu as usize].core == core).collect();
+            cores.into_iter().flat_map::<Vec<u32>, _>(of_core).collect()
         } else {
             topology.route.clone()
         };
-        let rank_of_core = ranks(&along, cores).map_err(|problem| bad("topology.route", problem))?;
-        let mut on_the_way: Vec<usize> = (0..cpus.len()).collect();
-        on_the_way.sort_by_key(|cpu| rank_of_core[cpus[*cpu].core as usize]);
-        for (rank, cpu) in on_the_way.into_iter().enumerate() {
-            cpus[cpu].rank = rank as u32;
+        let ranks = ranks(&along, topology.cpus).map_err(|problem| bad("topology.route", problem))?;
+        for (cpu, rank) in cpus.iter_mut().zip(ranks) {
+            cpu.rank = rank;
         }
         let order = order(topology.placement, &cpus, nodes / topology.nodes_per_socket, topology.nodes_per_socket);
         Ok(Machine {
@@ -171,18 +171,18 @@ fn route(distances: &[Ps], clusters: u32, node_of_cluster: &[u32], cluster_of_co
     trip.into_iter().flat_map(|node| cores().filter(move |core| node_of(*core) == node)).collect()
 }
 
-/// The position of each core on `route`, or what is wrong with it.
-fn ranks(route: &[u32], cores: u32) -> Result<Vec<u32>, String> {
-    let mut ranks = vec![u32::MAX; cores as usize];
-    for (rank, core) in route.iter().enumerate() {
-        match ranks.get_mut(*core as usize) {
+/// The position of each CPU on `route`, or what is wrong with it.
+fn ranks(route: &[u32], cpus: u32) -> Result<Vec<u32>, String> {
+    let mut ranks = vec![u32::MAX; cpus as usize];
+    for (rank, cpu) in route.iter().enumerate() {
+        match ranks.get_mut(*cpu as usize) {
             Some(place) if *place == u32::MAX => *place = rank as u32,
-            Some(_) => return Err(format!("names core {core} twice")),
-            None => return Err(format!("names core {core}, but there are {cores}")),
+            Some(_) => return Err(format!("names CPU {cpu} twice")),
+            None => return Err(format!("names CPU {cpu}, but there are {cpus}")),
         }
     }
     match ranks.iter().position(|rank| *rank == u32::MAX) {
-        Some(core) => Err(format!("leaves out core {core}")),
+        Some(cpu) => Err(format!("leaves out CPU {cpu}")),
         None => Ok(ranks),
     }
 }
@@ -261,6 +261,7 @@ fn costs(file: &File) -> Result<Costs, Problem> {
         ("core.hit", core.hit),
         ("core.rmw", core.rmw),
         ("core.pause", core.pause),
+        ("core.clock", core.clock),
         ("core.cycle", core.cycle),
         ("fabric.serve", fabric.serve),
     ] {
@@ -279,6 +280,7 @@ fn costs(file: &File) -> Result<Costs, Problem> {
         hit: ps("core.hit", core.hit)?,
         rmw: ps("core.rmw", core.rmw)?,
         pause: ps("core.pause", core.pause)?,
+        clock: ps("core.clock", core.clock)?,
         cycle: ps("core.cycle", core.cycle)?,
         store_buffer: core.store_buffer.max(1) as usize,
         sibling_busy: (core.sibling_busy * 1024.0) as u64,
