@@ -52,12 +52,6 @@ const BUFFERED_TURN: &str =
     "the sleeper's load of `turn` comes before its exchange on `state`, the releaser's change of `turn` after its \
          own: without this order the load may see that change, and the sleeper sleeps on the new value, after the \
          wake-up; loom lets no load see a later write";
-/// The gates of the read-write lock on futexes.
-const GATE: &str =
-    "who opens a gate first takes a flag out of `state`: without this order a sleeper may see the new count of the \
-         gate, but the state with the flag, takes it for its own, and sleeps on the new count, after the wake-up; \
-         here the one who opens is a writer whose time is over, and no scenario has that beside a sleeper without a \
-         deadline";
 /// The look at WaitArray before RON's lock becomes free.
 const LAST_LOOK: &str =
     "keeps a waiter from being missed by the last look before the lock is free, which would let others pass it: loom \
@@ -78,6 +72,15 @@ pub const EXPLAINED: &[Explained] = &[
         order: Some("turn"),
         change: Change::DropRelease,
         why: BUFFERED_TURN,
+    },
+    Explained {
+        file: "flat/twa.rs",
+        item: "TwaLock::come_near",
+        order: None,
+        change: Change::Skip(Wait::Spin),
+        why:
+            "this wait is about speed: the thread then watches the lock although it is far from its turn, for which it \
+             waits next",
     },
     Explained {
         file: "load_control/gcr.rs",
@@ -101,24 +104,6 @@ pub const EXPLAINED: &[Explained] = &[
         why: BUFFERED_BELL,
     },
     Explained {
-        file: "load_control/malthusian.rs",
-        item: "Malthusian::put_first",
-        order: Some("enqueue"),
-        change: Change::DropRelease,
-        why: "without it the null in the heir's link and the link of whoever joins behind it have no order: if the \
-             null comes last, the link is lost and its owner waits for ever; no scenario that loom finishes has a thread \
-             that joins then without having acquired the lock since",
-    },
-    Explained {
-        file: "numa/cna.rs",
-        item: "CnaLock::granted_without_successor",
-        order: Some("enqueue"),
-        change: Change::DropRelease,
-        why: "as in malthusian.rs, for the link of the secondary queue's last waiter: who made it null, that waiter, \
-             who ends the main queue, and who joins then, not having acquired the lock since: four threads, which \
-             loom does not finish",
-    },
-    Explained {
         file: "routed/ron.rs",
         item: "Routed::take_free_or_tell",
         order: Some("last look"),
@@ -145,13 +130,6 @@ pub const EXPLAINED: &[Explained] = &[
         order: Some("last look"),
         change: Change::DropRelease,
         why: LAST_LOOK,
-    },
-    Explained {
-        file: "rw/rw_futex.rs",
-        item: "RwFutex::give_up",
-        order: Some("gate"),
-        change: Change::DropRelease,
-        why: GATE,
     },
     Explained {
         file: "shares/u_scl.rs",
@@ -178,15 +156,6 @@ pub const EXPLAINED: &[Explained] = &[
         why: "a shuffler moves the link of the waiter that it passes over; the waiter put before that one hands it \
              the role here, and if it takes it up before the grant it follows a link whose node it has not acquired; \
              for that two more must wait behind it: six threads, and loom has five",
-    },
-    Explained {
-        file: "routed/ticket.rs",
-        item: "Queues::hand_over",
-        order: Some("hand-off"),
-        change: Change::DropRelease,
-        why: "the subtraction before publishes the critical section; this order is for the removed mark, which a \
-             later holder would add to the element's grants: it would have to read the old value two acquisitions \
-             later",
     },
     Explained {
         file: "rw/phase_fair.rs",

@@ -92,7 +92,7 @@ macro_rules! int {
             }
             #[track_caller]
             fn swap(&self, value: $value, order: Ordering) -> $value {
-                self.update(Location::caller(), order, |_| value, |word, order| word.swap(value, order))
+                self.replace(Location::caller(), order, !value, |_| value, |word, order| word.swap(value, order))
             }
             #[track_caller]
             fn fetch_add(&self, value: $value, order: Ordering) -> $value {
@@ -106,11 +106,12 @@ macro_rules! int {
             }
             #[track_caller]
             fn fetch_and(&self, value: $value, order: Ordering) -> $value {
-                self.update(Location::caller(), order, |old| old & value, |word, order| word.fetch_and(value, order))
+                let (all, new) = (<$value>::MAX, |old: $value| old & value);
+                self.replace(Location::caller(), order, all, new, |word, order| word.fetch_and(value, order))
             }
             #[track_caller]
             fn fetch_or(&self, value: $value, order: Ordering) -> $value {
-                self.update(Location::caller(), order, |old| old | value, |word, order| word.fetch_or(value, order))
+                self.replace(Location::caller(), order, 0, |old| old | value, |word, order| word.fetch_or(value, order))
             }
         }
 
@@ -131,6 +132,35 @@ macro_rules! int {
                     awaits::note_change();
                 }
                 old
+            }
+
+            /// As [`Self::update`], where `new` may be what was there; `guess` is a value for which it is not. Then
+            /// nothing is written, unless the exchange releases: loom would not know which comes last, this exchange
+            /// or another thread's store, and a waiter that swaps could find its own value for ever.
+            fn replace(
+                &self,
+                location: &'static Location<'static>,
+                order: Ordering,
+                guess: $value,
+                new: impl Fn($value) -> $value,
+                update: impl FnOnce(&loom::sync::atomic::$atomic, Ordering) -> $value,
+            ) -> $value {
+                if !matches!(order, Ordering::Relaxed | Ordering::Acquire) {
+                    return self.update(location, order, new, update);
+                }
+                self.1.access();
+                let order = mutation::order(location, order);
+                let mut expected = guess;
+                loop {
+                    match self.0.compare_exchange(expected, new(expected), order, order) {
+                        Ok(old) => {
+                            awaits::note_change();
+                            return old;
+                        }
+                        Err(found) if new(found) == found => return found,
+                        Err(found) => expected = found,
+                    }
+                }
             }
         }
     };
@@ -462,9 +492,10 @@ pub fn explore(preemptions: Option<usize>, most: u64, time: Duration, scenario: 
             PLACES.take();
             memory::forget();
             awaits::forget();
-            // Made here: else the first user's making would order it before the others' first use.
+            // Made here: else the first user's making would order it before the others' first use. No access comes before
+            // the threads begin: loom goes back to the first one of an execution to let another thread begin.
             assert_eq!(WAITERS.len(), READERS.len());
-            QUEUES.load(Ordering::Relaxed);
+            std::hint::black_box(&*QUEUES);
             scenario();
         });
     }));

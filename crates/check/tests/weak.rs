@@ -12,6 +12,7 @@ use lockswap_locks::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use lockswap_locks::registry::Role;
 use lockswap_locks::{Context, IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::{AtomicInt, AtomicPtrCell, Ordering, Platform};
+use std::time::Duration;
 
 /// A lock on one word, whose waiters say so in another one and sleep on the first one.
 struct Sleepers<P: Platform, const DEFECT: u32> {
@@ -181,11 +182,14 @@ impl<P: Platform, const DEFECT: u32> IsHeld for Queue<P, DEFECT> {
     }
 }
 
+/// The searches end by their number of executions, on a busy machine, too.
+const LONG: Duration = Duration::from_secs(300);
+
 /// What fails under loom, in the scenario with this name.
 fn fails<L: lockswap_conformance::Lock<Weak>>(name: &str) -> Option<String> {
     let scenarios = small::mutex::<Weak, L, Modelled>();
     let scenario = scenarios.iter().find(|scenario| scenario.name == name).expect("there is such a scenario");
-    runner::weak(scenario, Budget { weak_executions_bounded: 1_000, ..Budget::SHORT }).failure
+    runner::weak(scenario, Budget { weak_executions_bounded: 1_000, time: LONG, ..Budget::SHORT }).failure
 }
 
 #[test]
@@ -239,7 +243,7 @@ fn a_node_of_clh_that_is_freed_too_early_is_seen() {
     let fails = |name: &str, mutant: Option<Mutant>| {
         let scenario = clh.weak.iter().find(|scenario| scenario.name == name).unwrap();
         mutation::set(mutant);
-        let budget = Budget { preemptions: 3, weak_threads: 3, weak_executions_bounded: 6_000, ..Budget::SHORT };
+        let budget = Budget { weak_executions_bounded: 30_000, time: LONG, ..Budget::SHORT };
         let failure = runner::weak(scenario, budget).failure;
         mutation::set(None);
         failure
@@ -249,7 +253,9 @@ fn a_node_of_clh_that_is_freed_too_early_is_seen() {
         mutant.place.file == file && mutant.place.line == line && mutant.change == Change::DropRelease
     };
     let mutant = mutants.iter().find(here).expect("loom passes the store");
-    assert!(fails("freed ll-ll", Some(mutant.clone())).is_some());
+    let gone = fails("freed ll-ll", Some(mutant.clone())).expect("the node is freed too early");
+    assert!(gone.contains("Causality violation"), "{gone}");
     assert_eq!(fails("reused l-r-l", None), None);
-    println!("reused l-r-l: {:?}", fails("reused l-r-l", Some(mutant.clone())));
+    let wrong = fails("reused l-r-l", Some(mutant.clone())).expect("another thread is woken than the one that waits");
+    assert!(wrong.contains("no wait ends") || wrong.contains("deadlock"), "{wrong}");
 }

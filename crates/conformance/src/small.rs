@@ -463,10 +463,23 @@ pub fn rwlock<P: Platform, L: RawRwLock<P>, T: Stage>() -> Vec<Scenario> {
     } else {
         if L::INFO.waiting != WaitingPolicy::Spin {
             scenarios.extend([
-                Scenario { name: "asleep w-r", threads: 2, run: || shares_asleep::<P, L, T>(&["r", "w"], R) },
-                Scenario { name: "asleep w-w", threads: 2, run: || shares_asleep::<P, L, T>(&["w", "w"], W) },
-                Scenario { name: "asleep w-r-r", threads: 3, run: || shares_asleep::<P, L, T>(&["r", "r", "w"], R) },
-                Scenario { name: "asleep w-w-r", threads: 3, run: || shares_asleep::<P, L, T>(&["w", "r", "w"], W) },
+                Scenario { name: "asleep w-r", threads: 2, run: || shares_asleep::<P, L, T>("", &["r", "w"], R) },
+                Scenario { name: "asleep w-w", threads: 2, run: || shares_asleep::<P, L, T>("", &["w", "w"], W) },
+                Scenario {
+                    name: "asleep w-r-r",
+                    threads: 3,
+                    run: || shares_asleep::<P, L, T>("", &["r", "r", "w"], R),
+                },
+                Scenario {
+                    name: "asleep w-w-r",
+                    threads: 3,
+                    run: || shares_asleep::<P, L, T>("", &["w", "r", "w"], W),
+                },
+                Scenario {
+                    name: "asleep held r-u-W",
+                    threads: 3,
+                    run: || shares_asleep::<P, L, T>("+r", &["r", "u", "W"], W),
+                },
             ]);
         }
         scenarios.extend([
@@ -491,9 +504,13 @@ pub fn rwlock<P: Platform, L: RawRwLock<P>, T: Stage>() -> Vec<Scenario> {
 }
 
 /// As [`shares`], with sleepers that do not wake by themselves.
-fn shares_asleep<P: Platform, L: RawRwLock<P>, T: Stage>(words: &'static [&'static str], preference: Preference) {
+fn shares_asleep<P: Platform, L: RawRwLock<P>, T: Stage>(
+    before: &'static str,
+    words: &'static [&'static str],
+    preference: Preference,
+) {
     T::sleep_soundly();
-    shares::<P, L, T>("", words, preference, false);
+    shares::<P, L, T>(before, words, preference, false);
 }
 
 /// A thread for each word, which acquires and releases for each letter: `w` writes, `r` reads, capitals give up after a

@@ -1,12 +1,18 @@
 //! Whether waits end, under weak orders (await termination; Oberhauser et al.: ASPLOS 2021).
 //!
-//! Loom's scheduler is fair to threads that yield, and a thread that has yielded does not read a value again that it has
-//! read before where there is a newer one: after a few looks it sees the newest ones. So a wait may fail to end for two
-//! reasons only: others go on changing words for ever, which is an execution that loom cuts off; or every thread that has
-//! not ended waits, and looks again and again while no word changes. The second one is an error, and reported here.
+//! Loom's scheduler is fair to threads that yield, and a thread that has yielded does not read a value again that it
+//! has read before where there is a newer one: after a few looks it sees the newest ones. So a wait may fail to end
+//! for two reasons only: others go on changing words for ever, which is an execution that loom cuts off; or every
+//! thread that has not ended waits, and looks again and again while no word changes. The second one is an error, and
+//! reported here.
 //!
-//! What a SeqCst load is here, an exchange that writes what it has found, leaves loom without an order between that and a
-//! store of another thread, and either then counts as the newest: after such a load only sleepers are looked at, by loom.
+//! For the same reason a look in vain need not be repeated before something has changed: an execution in which a
+//! thread does so is run to its end, which shows whether waits end, but no other execution is made of what comes in
+//! it after that.
+//!
+//! What a SeqCst load is here, an exchange that writes what it has found, leaves loom without an order between that
+//! and a store of another thread, and either then counts as the newest: after such a load only sleepers are looked
+//! at, by loom.
 
 use super::virtual_cpu;
 use std::cell::{Cell, RefCell};
@@ -76,10 +82,17 @@ pub fn note_end() {
 /// The calling thread has looked for what it waits for, in vain, and will look again.
 pub fn note_look() {
     let changes = CHANGES.get();
-    update(|thread| {
+    let looks = update(|thread| {
         let before = if thread.since == changes { thread.looks } else { 0 };
         (thread.looks, thread.since) = (before + 1, changes);
+        thread.looks
     });
+    // Nothing has changed since this thread's last look. An execution without this look leads to the same, and is
+    // searched; without this line loom would let waiters look again and again before the thread goes on that they
+    // wait for.
+    if looks > 1 {
+        loom::skip_branch();
+    }
     must_go_on();
 }
 
