@@ -13,6 +13,7 @@ use lockswap_platform::{
 use lockswap_sim::explore::number_in;
 use memory::Token;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, Location};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -30,8 +31,34 @@ pub struct Weak;
 thread_local! {
     /// Words that a SeqCst access has written to in this execution.
     static SEQUENTIAL: RefCell<Vec<usize>> = RefCell::default();
+    /// Words that an exchange has written to last, with what it wrote and the threads that have seen that, as bits.
+    static EXCHANGED: RefCell<BTreeMap<usize, (usize, u32)>> = RefCell::default();
     /// What has been asked for its address in this execution.
     static PLACES: RefCell<Vec<usize>> = RefCell::default();
+}
+
+/// Notes that an exchange has written `value` to `word`.
+fn note_exchange<T>(word: &T, value: usize) {
+    EXCHANGED.with_borrow_mut(|words| words.insert((&raw const *word).addr(), (value, 1 << virtual_cpu())));
+}
+
+/// Notes that the calling thread has read `value` in `word`.
+fn note_read<T>(word: &T, value: usize) {
+    EXCHANGED.with_borrow_mut(|words| {
+        if let Some((_, seen)) = words.get_mut(&(&raw const *word).addr()).filter(|(written, _)| *written == value) {
+            *seen |= 1 << virtual_cpu();
+        }
+    });
+}
+
+/// Notes that a store has written to `word`. An exchange follows directly what it has read, so that a store that comes
+/// after the one comes after the other, too. Loom knows that only if this thread has seen the exchange.
+fn note_store<T>(word: &T) {
+    let exchanged = EXCHANGED.with_borrow_mut(|words| words.remove(&(&raw const *word).addr()));
+    if exchanged.is_some_and(|(_, seen)| seen & 1 << virtual_cpu() == 0) {
+        awaits::distrust();
+    }
+    awaits::note_change();
 }
 
 /// Notes that an access with this order has written to `word`.
@@ -67,7 +94,9 @@ macro_rules! int {
                     awaits::distrust();
                     return self.0.fetch_add(0, Ordering::Acquire);
                 }
-                self.0.load(order)
+                let value = self.0.load(order);
+                note_read(self, value as usize);
+                value
             }
             #[track_caller]
             fn store(&self, value: $value, order: Ordering) {
@@ -75,18 +104,22 @@ macro_rules! int {
                 let order = mutation::order(Location::caller(), order);
                 self.0.store(value, order);
                 note_write(self, order);
-                awaits::note_change();
+                note_store(self);
             }
             #[track_caller]
             fn compare_exchange(&self, current: $value, new: $value, order: Ordering) -> Result<$value, $value> {
                 self.1.access();
                 let order = mutation::order(Location::caller(), order);
                 let result = self.0.compare_exchange(current, new, order, Ordering::Relaxed);
-                if result.is_ok() {
-                    note_write(self, order);
-                    if new != current {
-                        awaits::note_change();
+                match result {
+                    Ok(_) => {
+                        note_write(self, order);
+                        note_exchange(self, new as usize);
+                        if new != current {
+                            awaits::note_change();
+                        }
                     }
+                    Err(found) => note_read(self, found as usize),
                 }
                 result
             }
@@ -128,7 +161,9 @@ macro_rules! int {
                 let order = mutation::order(location, order);
                 let old = update(&self.0, order);
                 note_write(self, order);
-                if new(old) != old {
+                let new = new(old);
+                note_exchange(self, new as usize);
+                if new != old {
                     awaits::note_change();
                 }
                 old
@@ -154,10 +189,14 @@ macro_rules! int {
                 loop {
                     match self.0.compare_exchange(expected, new(expected), order, order) {
                         Ok(old) => {
+                            note_exchange(self, new(old) as usize);
                             awaits::note_change();
                             return old;
                         }
-                        Err(found) if new(found) == found => return found,
+                        Err(found) if new(found) == found => {
+                            note_read(self, found as usize);
+                            return found;
+                        }
                         Err(found) => expected = found,
                     }
                 }
@@ -186,18 +225,21 @@ impl<T> AtomicPtrCell<T> for WeakPtr<T> {
     #[track_caller]
     fn load(&self, order: Ordering) -> *mut T {
         self.1.access();
-        self.0.load(mutation::order(Location::caller(), order))
+        let value = self.0.load(mutation::order(Location::caller(), order));
+        note_read(self, value.addr());
+        value
     }
     #[track_caller]
     fn store(&self, value: *mut T, order: Ordering) {
         self.1.access();
         self.0.store(value, mutation::order(Location::caller(), order));
-        awaits::note_change();
+        note_store(self);
     }
     #[track_caller]
     fn swap(&self, value: *mut T, order: Ordering) -> *mut T {
         self.1.access();
         let old = self.0.swap(value, mutation::order(Location::caller(), order));
+        note_exchange(self, value.addr());
         if old != value {
             awaits::note_change();
         }
@@ -208,8 +250,14 @@ impl<T> AtomicPtrCell<T> for WeakPtr<T> {
         self.1.access();
         let order = mutation::order(Location::caller(), order);
         let result = self.0.compare_exchange(current, new, order, Ordering::Relaxed);
-        if result.is_ok() && new != current {
-            awaits::note_change();
+        match result {
+            Ok(_) => {
+                note_exchange(self, new.addr());
+                if new != current {
+                    awaits::note_change();
+                }
+            }
+            Err(found) => note_read(self, found.addr()),
         }
         result
     }
@@ -489,6 +537,7 @@ pub fn explore(preemptions: Option<usize>, most: u64, time: Duration, scenario: 
             mutation::set(mutant.clone());
             counter.fetch_add(1, Relaxed);
             SEQUENTIAL.take();
+            EXCHANGED.take();
             PLACES.take();
             memory::forget();
             awaits::forget();
