@@ -10,6 +10,10 @@ pub mod mutation;
 #[cfg(panic = "unwind")]
 pub mod runner;
 #[cfg(panic = "unwind")]
+pub mod source;
+#[cfg(panic = "unwind")]
 pub mod subjects;
+#[cfg(panic = "unwind")]
+pub mod survivors;
 #[cfg(panic = "unwind")]
 pub mod weak;

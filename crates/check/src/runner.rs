@@ -42,8 +42,8 @@ impl Budget {
         preemptions: 5,
         executions: 80_000,
         executions_without_bound: 50_000,
-        weak_executions: 2_500,
-        weak_executions_bounded: 2_500,
+        weak_executions: 5_000,
+        weak_executions_bounded: 10_000,
         weak_threads: 5,
         time: Duration::from_secs(20),
     };

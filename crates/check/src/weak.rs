@@ -1,6 +1,9 @@
 //! Loom's machine: every execution of a few threads that the C11 memory model allows (loom implements Norris, Demsky:
 //! OOPSLA 2013), within loom's own limits.
 
+mod awaits;
+mod memory;
+
 use crate::mutation::{self, Wait};
 use lockswap_conformance::small::Stage;
 use lockswap_conformance::Threads;
@@ -8,22 +11,54 @@ use lockswap_platform::{
     AtomicInt, AtomicPtrCell, Clock, CoreKind, DataCell, Deadline, Ns, Ordering, Platform, SharedTable, Wake,
 };
 use lockswap_sim::explore::number_in;
+use memory::Token;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, Location};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The machine of loom: thread i runs on CPU i, of node i modulo 2; even ones are big. A bounded spin looks once, a timed
-/// wait twice; a sleeper may wake up for no reason, so that lost wake-ups are the explorer's part. Each thread has a clock
-/// of its own, which stands still but for the end of a timed wait: a common one would order what no lock orders.
+/// wait twice. Each thread has a clock of its own, which stands still but for the end of a timed wait: a common one would
+/// order what no lock orders.
+///
+/// A sleeper may wake up for no reason, except in scenarios that say [`Stage::sleep_soundly`]: there it sleeps until it is
+/// woken. Waits have to end: see [`awaits`]. Memory that a scenario says is [`Stage::gone`] must not be accessed: see
+/// [`memory`].
 pub struct Weak;
 
 thread_local! {
     /// Words that a SeqCst access has written to in this execution.
     static SEQUENTIAL: RefCell<Vec<usize>> = RefCell::default();
+    /// Words that an exchange has written to last, with what it wrote and the threads that have seen that, as bits.
+    static EXCHANGED: RefCell<BTreeMap<usize, (usize, u32)>> = RefCell::default();
     /// What has been asked for its address in this execution.
     static PLACES: RefCell<Vec<usize>> = RefCell::default();
+}
+
+/// Notes that an exchange has written `value` to `word`.
+fn note_exchange<T>(word: &T, value: usize) {
+    EXCHANGED.with_borrow_mut(|words| words.insert((&raw const *word).addr(), (value, 1 << virtual_cpu())));
+}
+
+/// Notes that the calling thread has read `value` in `word`.
+fn note_read<T>(word: &T, value: usize) {
+    EXCHANGED.with_borrow_mut(|words| {
+        if let Some((_, seen)) = words.get_mut(&(&raw const *word).addr()).filter(|(written, _)| *written == value) {
+            *seen |= 1 << virtual_cpu();
+        }
+    });
+}
+
+/// Notes that a store has written to `word`. An exchange follows directly what it has read, so that a store that comes
+/// after the one comes after the other, too. Loom knows that only if this thread has seen the exchange.
+fn note_store<T>(word: &T) {
+    let exchanged = EXCHANGED.with_borrow_mut(|words| words.remove(&(&raw const *word).addr()));
+    if exchanged.is_some_and(|(_, seen)| seen & 1 << virtual_cpu() == 0) {
+        awaits::distrust();
+    }
+    awaits::note_change();
 }
 
 /// Notes that an access with this order has written to `word`.
@@ -44,68 +79,127 @@ fn reads_in_sequence<T>(word: &T, order: Ordering) -> bool {
 macro_rules! int {
     ($name:ident, $atomic:ident, $value:ty) => {
         /// A word of loom's.
-        pub struct $name(loom::sync::atomic::$atomic);
+        pub struct $name(loom::sync::atomic::$atomic, Token);
 
         impl AtomicInt<$value> for $name {
             #[track_caller]
             fn new(value: $value) -> Self {
-                Self(loom::sync::atomic::$atomic::new(value))
+                Self(loom::sync::atomic::$atomic::new(value), Token::new())
             }
             #[track_caller]
             fn load(&self, order: Ordering) -> $value {
+                self.1.access();
                 let order = mutation::order(Location::caller(), order);
                 if reads_in_sequence(self, order) {
+                    awaits::distrust();
                     return self.0.fetch_add(0, Ordering::Acquire);
                 }
-                self.0.load(order)
+                let value = self.0.load(order);
+                note_read(self, value as usize);
+                value
             }
             #[track_caller]
             fn store(&self, value: $value, order: Ordering) {
-                self.write(Location::caller(), order, |word, order| word.store(value, order));
+                self.1.access();
+                let order = mutation::order(Location::caller(), order);
+                self.0.store(value, order);
+                note_write(self, order);
+                note_store(self);
             }
             #[track_caller]
             fn compare_exchange(&self, current: $value, new: $value, order: Ordering) -> Result<$value, $value> {
+                self.1.access();
                 let order = mutation::order(Location::caller(), order);
                 let result = self.0.compare_exchange(current, new, order, Ordering::Relaxed);
-                if result.is_ok() {
-                    note_write(self, order);
+                match result {
+                    Ok(_) => {
+                        note_write(self, order);
+                        note_exchange(self, new as usize);
+                        if new != current {
+                            awaits::note_change();
+                        }
+                    }
+                    Err(found) => note_read(self, found as usize),
                 }
                 result
             }
             #[track_caller]
             fn swap(&self, value: $value, order: Ordering) -> $value {
-                self.write(Location::caller(), order, |word, order| word.swap(value, order))
+                self.replace(Location::caller(), order, !value, |_| value, |word, order| word.swap(value, order))
             }
             #[track_caller]
             fn fetch_add(&self, value: $value, order: Ordering) -> $value {
-                self.write(Location::caller(), order, |word, order| word.fetch_add(value, order))
+                let new = |old: $value| old.wrapping_add(value);
+                self.update(Location::caller(), order, new, |word, order| word.fetch_add(value, order))
             }
             #[track_caller]
             fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
-                self.write(Location::caller(), order, |word, order| word.fetch_sub(value, order))
+                let new = |old: $value| old.wrapping_sub(value);
+                self.update(Location::caller(), order, new, |word, order| word.fetch_sub(value, order))
             }
             #[track_caller]
             fn fetch_and(&self, value: $value, order: Ordering) -> $value {
-                self.write(Location::caller(), order, |word, order| word.fetch_and(value, order))
+                let (all, new) = (<$value>::MAX, |old: $value| old & value);
+                self.replace(Location::caller(), order, all, new, |word, order| word.fetch_and(value, order))
             }
             #[track_caller]
             fn fetch_or(&self, value: $value, order: Ordering) -> $value {
-                self.write(Location::caller(), order, |word, order| word.fetch_or(value, order))
+                self.replace(Location::caller(), order, 0, |old| old | value, |word, order| word.fetch_or(value, order))
             }
         }
 
         impl $name {
-            /// A write at `location`, where the source says `order`.
-            fn write<R>(
+            /// A read-modify-write at `location`, where the source says `order`; `new` is the value that it writes.
+            fn update(
                 &self,
                 location: &'static Location<'static>,
                 order: Ordering,
-                write: impl FnOnce(&loom::sync::atomic::$atomic, Ordering) -> R,
-            ) -> R {
+                new: impl FnOnce($value) -> $value,
+                update: impl FnOnce(&loom::sync::atomic::$atomic, Ordering) -> $value,
+            ) -> $value {
+                self.1.access();
                 let order = mutation::order(location, order);
-                let result = write(&self.0, order);
+                let old = update(&self.0, order);
                 note_write(self, order);
-                result
+                let new = new(old);
+                note_exchange(self, new as usize);
+                if new != old {
+                    awaits::note_change();
+                }
+                old
+            }
+
+            /// As [`Self::update`], where `new` may be what was there; `guess` is a value for which it is not. Then
+            /// nothing is written, unless the exchange releases: loom would not know which comes last, this exchange
+            /// or another thread's store, and a waiter that swaps could find its own value for ever.
+            fn replace(
+                &self,
+                location: &'static Location<'static>,
+                order: Ordering,
+                guess: $value,
+                new: impl Fn($value) -> $value,
+                update: impl FnOnce(&loom::sync::atomic::$atomic, Ordering) -> $value,
+            ) -> $value {
+                if !matches!(order, Ordering::Relaxed | Ordering::Acquire) {
+                    return self.update(location, order, new, update);
+                }
+                self.1.access();
+                let order = mutation::order(location, order);
+                let mut expected = guess;
+                loop {
+                    match self.0.compare_exchange(expected, new(expected), order, order) {
+                        Ok(old) => {
+                            note_exchange(self, new(old) as usize);
+                            awaits::note_change();
+                            return old;
+                        }
+                        Err(found) if new(found) == found => {
+                            note_read(self, found as usize);
+                            return found;
+                        }
+                        Err(found) => expected = found,
+                    }
+                }
             }
         }
     };
@@ -116,7 +210,7 @@ int!(WeakU32, AtomicU32, u32);
 int!(WeakUsize, AtomicUsize, usize);
 
 /// A pointer of loom's. SeqCst is AcqRel here: no lock needs more of a pointer.
-pub struct WeakPtr<T>(loom::sync::atomic::AtomicPtr<T>);
+pub struct WeakPtr<T>(loom::sync::atomic::AtomicPtr<T>, Token);
 
 // SAFETY: an atomic pointer is a number; whoever follows it says why that is right.
 unsafe impl<T> Send for WeakPtr<T> {}
@@ -126,24 +220,46 @@ unsafe impl<T> Sync for WeakPtr<T> {}
 impl<T> AtomicPtrCell<T> for WeakPtr<T> {
     #[track_caller]
     fn new(value: *mut T) -> Self {
-        Self(loom::sync::atomic::AtomicPtr::new(value))
+        Self(loom::sync::atomic::AtomicPtr::new(value), Token::new())
     }
     #[track_caller]
     fn load(&self, order: Ordering) -> *mut T {
-        self.0.load(mutation::order(Location::caller(), order))
+        self.1.access();
+        let value = self.0.load(mutation::order(Location::caller(), order));
+        note_read(self, value.addr());
+        value
     }
     #[track_caller]
     fn store(&self, value: *mut T, order: Ordering) {
+        self.1.access();
         self.0.store(value, mutation::order(Location::caller(), order));
+        note_store(self);
     }
     #[track_caller]
     fn swap(&self, value: *mut T, order: Ordering) -> *mut T {
-        self.0.swap(value, mutation::order(Location::caller(), order))
+        self.1.access();
+        let old = self.0.swap(value, mutation::order(Location::caller(), order));
+        note_exchange(self, value.addr());
+        if old != value {
+            awaits::note_change();
+        }
+        old
     }
     #[track_caller]
     fn compare_exchange(&self, current: *mut T, new: *mut T, order: Ordering) -> Result<*mut T, *mut T> {
+        self.1.access();
         let order = mutation::order(Location::caller(), order);
-        self.0.compare_exchange(current, new, order, Ordering::Relaxed)
+        let result = self.0.compare_exchange(current, new, order, Ordering::Relaxed);
+        match result {
+            Ok(_) => {
+                note_exchange(self, new.addr());
+                if new != current {
+                    awaits::note_change();
+                }
+            }
+            Err(found) => note_read(self, found.addr()),
+        }
+        result
     }
 }
 
@@ -178,6 +294,7 @@ loom::thread_local! {
 loom::lazy_static! {
     static ref WAITERS: Vec<WeakUsize> = (0..SLOTS).map(|_| WeakUsize::new(0)).collect();
     static ref READERS: Vec<WeakUsize> = (0..SLOTS).map(|_| WeakUsize::new(0)).collect();
+    static ref QUEUES: loom::sync::atomic::AtomicU32 = loom::sync::atomic::AtomicU32::new(0);
 }
 
 /// When an execution begins, ns: long after 0, which a time that nobody has written yet is.
@@ -195,6 +312,7 @@ fn virtual_cpu() -> u32 {
 
 /// The calling thread has waited until `time`.
 fn pass_time(time: Ns) {
+    awaits::note_change();
     CLOCK.with(|clock| clock.set(clock.get().max(time)));
 }
 
@@ -209,11 +327,13 @@ impl Platform for Weak {
     fn spin_map<R>(mut f: impl FnMut() -> Option<R>) -> R {
         loop {
             if let Some(value) = f() {
+                awaits::note_end();
                 return value;
             }
             if let Some(value) = mutation::skipped_wait(Wait::Spin, Location::caller()) {
                 return value;
             }
+            awaits::note_look();
             loom::thread::yield_now();
         }
     }
@@ -283,17 +403,42 @@ impl Platform for Weak {
     }
     #[track_caller]
     fn park(word: &WeakU32, expected: u32, until: Option<Deadline>) -> Wake {
-        if word.0.load(Ordering::Relaxed) == expected {
-            if let Some(until) = until {
-                pass_time(until.at);
-                return Wake::TimedOut;
-            }
+        let is_sound = awaits::sleeps_soundly();
+        if is_sound {
+            // Comes in an order with the wake-ups, which loom knows by this word.
+            QUEUES.fetch_add(0, Ordering::Relaxed);
+        }
+        word.1.access();
+        // The kernel compares the newest value, and in one step with going to sleep: nothing comes in between here either.
+        // Loom reads the newest one for an exchange, and writes nothing if that fails.
+        let value = if is_sound {
+            let other = !expected;
+            word.0.compare_exchange(other, other, Ordering::Relaxed, Ordering::Relaxed).unwrap_or_else(|found| found)
+        } else {
+            word.0.load(Ordering::Relaxed)
+        };
+        if value != expected {
+            return Wake::Retry;
+        }
+        if let Some(until) = until {
+            pass_time(until.at);
+            return Wake::TimedOut;
+        }
+        if is_sound {
+            awaits::sleep((&raw const *word).addr());
+        } else {
+            awaits::note_look();
             loom::thread::yield_now();
         }
         Wake::Retry
     }
-    fn unpark(_: *const WeakU32, _: u32) -> u32 {
-        0
+    #[track_caller]
+    fn unpark(word: *const WeakU32, most: u32) -> u32 {
+        if !awaits::sleeps_soundly() || mutation::skips(Wait::Unpark, Location::caller()) {
+            return 0;
+        }
+        QUEUES.fetch_add(0, Ordering::Relaxed);
+        awaits::wake(word.addr(), most)
     }
 }
 
@@ -302,6 +447,7 @@ pub struct Modelled;
 
 impl Threads for Modelled {
     fn run<'a>(bodies: Vec<Box<dyn FnOnce() + Send + 'a>>) {
+        awaits::begin(bodies.len());
         let mut threads: Vec<_> = bodies
             .into_iter()
             .enumerate()
@@ -318,17 +464,20 @@ impl Threads for Modelled {
                 loom::thread::spawn(move || {
                     THREAD.with(|thread| thread.set(index));
                     body();
+                    awaits::note_thread_end();
                 })
             })
             .collect();
         if let Some((index, body)) = last {
             THREAD.with(|thread| thread.set(index));
             body();
+            awaits::note_thread_end();
         }
         for handle in handles {
             handle.join().expect("loom reports panics itself");
         }
         THREAD.with(|thread| thread.set(0));
+        awaits::begin(1);
     }
 
     fn settle() {
@@ -341,7 +490,12 @@ impl Stage for Modelled {
     fn enough() {
         loom::skip_branch();
     }
-    fn gone(_: *const u8, _: usize) {}
+    fn sleep_soundly() {
+        awaits::sleep_soundly();
+    }
+    fn gone(start: *const u8, bytes: usize) {
+        memory::end(start.addr(), bytes);
+    }
     fn moment() -> u64 {
         0
     }
@@ -383,9 +537,14 @@ pub fn explore(preemptions: Option<usize>, most: u64, time: Duration, scenario: 
             mutation::set(mutant.clone());
             counter.fetch_add(1, Relaxed);
             SEQUENTIAL.take();
+            EXCHANGED.take();
             PLACES.take();
-            // Made here: else the first user's making would order it before the others' first use.
+            memory::forget();
+            awaits::forget();
+            // Made here: else the first user's making would order it before the others' first use. No access comes before
+            // the threads begin: loom goes back to the first one of an execution to let another thread begin.
             assert_eq!(WAITERS.len(), READERS.len());
+            std::hint::black_box(&*QUEUES);
             scenario();
         });
     }));

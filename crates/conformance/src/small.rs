@@ -1,7 +1,7 @@
 //! The checks again, small enough to see all executions of them: two or three threads, one or two acquisitions each.
 
 use crate::{deadline, Lock, Threads};
-use lockswap_locks::info::{Fairness, Family};
+use lockswap_locks::info::{Fairness, Family, WaitingPolicy};
 use lockswap_locks::{Context, Preference, RawRwLock};
 use lockswap_platform::{AtomicInt, DataCell, Ns, Ordering, Platform};
 use std::cell::Cell;
@@ -14,7 +14,10 @@ pub trait Stage: Threads {
     const SEES_WAITS: bool;
     /// What happens from here on need not be enumerated any more, in this execution.
     fn enough() {}
-    /// The bytes must not be accessed any more.
+    /// From here on a thread that has gone to sleep in [`Platform::park`] sleeps until it is woken, in this execution, on a
+    /// machine whose sleepers may also wake up for no reason.
+    fn sleep_soundly() {}
+    /// The bytes must not be accessed any more, and all accesses so far happen before this.
     fn gone(start: *const u8, bytes: usize);
     /// The calling thread is about to look at, or to change, what scenarios keep outside the machine: until its next access
     /// to a word that comes in an order with the same of other threads, which is enumerated.
@@ -57,6 +60,15 @@ pub fn mutex<P: Platform, L: Lock<P>, T: Stage>() -> Vec<Scenario> {
         Scenario { name: "gone-3", threads: 3, run: || leaves_memory::<P, L, T, 3>(L::unlock) },
         Scenario { name: "exclusion-3x2", threads: 3, run: || play::<P, L, T>(&["ll", "ll", "ll"]) },
     ];
+    if size_of::<L::Ctx>() > 0 {
+        scenarios.extend([
+            Scenario { name: "freed ll-ll", threads: 2, run: || freed::<P, L, T>(&["ll", "ll"]) },
+            Scenario { name: "freed lt-l", threads: 2, run: || freed::<P, L, T>(&["lt", "l"]) },
+            Scenario { name: "freed d-l", threads: 2, run: || freed::<P, L, T>(&["d", "l"]) },
+            Scenario { name: "freed l-u-l", threads: 3, run: || freed::<P, L, T>(&["l", "u", "l"]) },
+            Scenario { name: "reused l-r-l", threads: 3, run: || play::<P, L, T>(&["l", "r", "l"]) },
+        ]);
+    }
     if T::SEES_WAITS {
         if matches!(L::INFO.fairness, Fairness::Fifo | Fairness::Bounded(_)) {
             scenarios.push(Scenario { name: "fairness-3", threads: 3, run: is_fair::<P, L, T> });
@@ -73,6 +85,13 @@ pub fn mutex<P: Platform, L: Lock<P>, T: Stage>() -> Vec<Scenario> {
             Scenario { name: "often lll-t", threads: 2, run: || play::<P, L, T>(&["lll", "t"]) },
             Scenario { name: "often llt-l", threads: 2, run: || play::<P, L, T>(&["llt", "l"]) },
         ]);
+        if L::INFO.waiting != WaitingPolicy::Spin {
+            scenarios.extend([
+                Scenario { name: "asleep ll-ll", threads: 2, run: || asleep::<P, L, T>(&["ll", "ll"]) },
+                Scenario { name: "asleep l-u-l", threads: 3, run: || asleep::<P, L, T>(&["l", "u", "l"]) },
+                Scenario { name: "asleep l-l-l", threads: 3, run: || asleep::<P, L, T>(&["l", "l", "l"]) },
+            ]);
+        }
         if L::INFO.family == Family::Shuffle {
             // A queue that is long enough to be put in order, by a waiter that looks before the release.
             scenarios.extend([
@@ -157,22 +176,83 @@ fn must_be_free<P: Platform, L: Lock<P>>(lock: &L) {
     }
 }
 
+/// As [`play`], with sleepers that do not wake by themselves.
+fn asleep<P: Platform, L: Lock<P>, T: Stage>(words: &'static [&'static str]) {
+    T::sleep_soundly();
+    play::<P, L, T>(words);
+}
+
+/// As [`play`], with a context for each acquisition whose memory begins with it, and ends as soon as it may.
+fn freed<P: Platform, L: Lock<P>, T: Stage>(words: &'static [&'static str]) {
+    play_with::<P, L, T>(words, true);
+}
+
 /// A thread for each word, which acquires and releases for each letter: `l` waits for as long as it takes, `w` does, too,
-/// and releases in order to wait; `t` tries, `d` gives up if it has to wait for too long, and comes back. `u` only releases, what was acquired before the threads began.
-/// `s` lets the others go on first, and after `x` the executions need not be enumerated.
+/// and releases in order to wait; `t` tries, `d` gives up if it has to wait for too long, and comes back. `u` only
+/// releases, what was acquired before the threads began; `r` does so, too, and acquires again with the same context as
+/// soon as that is reusable. `s` lets the others go on first, and after `x` the executions need not be enumerated.
 fn play<P: Platform, L: Lock<P>, T: Stage>(words: &'static [&'static str]) {
+    play_with::<P, L, T>(words, false);
+}
+
+/// Where a thread's contexts come from.
+struct Source<'a, C> {
+    /// Contexts from before the threads began.
+    kept: &'a Contexts<C>,
+    /// Where those lie that the thread makes; nothing: it makes none. They stay there to the end, so that nothing else
+    /// comes to lie at their place.
+    made: Option<&'a Mutex<Vec<Box<C>>>>,
+    /// Those whose memory has not ended.
+    living: Vec<*const C>,
+}
+
+impl<'a, C: Context> Source<'a, C> {
+    /// One that is ready for an acquisition.
+    fn take<T: Stage>(&mut self) -> &'a C {
+        let Some(made) = self.made else { return self.kept.take() };
+        self.living.retain(|cx| {
+            // SAFETY: the boxes stay until all threads have ended.
+            let is_over = unsafe { &**cx }.is_reusable();
+            if is_over {
+                T::gone(cx.cast(), size_of::<C>());
+            }
+            !is_over
+        });
+        let mut made = made.lock().unwrap();
+        made.push(Box::new(C::new()));
+        let cx: *const C = &**made.last().expect("just pushed");
+        self.living.push(cx);
+        // SAFETY: as above.
+        unsafe { &*cx }
+    }
+
+    /// The thread has released the lock for the last time.
+    fn end<P: Platform, T: Stage>(self) {
+        for cx in self.living {
+            // SAFETY: as in `take`.
+            P::spin_map(|| unsafe { &*cx }.is_reusable().then_some(()));
+            T::gone(cx.cast(), size_of::<C>());
+        }
+    }
+}
+
+/// As [`play`]; where `frees`, as [`freed`].
+fn play_with<P: Platform, L: Lock<P>, T: Stage>(words: &'static [&'static str], frees: bool) {
     let lock = L::new();
     let count = P::Data::<usize>::new(0);
     let acquired = AtomicUsize::new(0);
     let contexts = all_contexts::<L::Ctx>(words.len(), 2 * words.iter().map(|word| word.len()).max().unwrap_or(0));
+    let made: Vec<_> = words.iter().map(|_| Mutex::new(Vec::new())).collect();
+    let made_ref = &made;
     let first = L::Ctx::new();
-    if words.iter().any(|word| word.contains('u')) {
-        // SAFETY: the context is ready; who says `u` releases.
+    if words.iter().any(|word| word.contains(['u', 'r'])) {
+        // SAFETY: the context is ready; who says `u` or `r` releases.
         unsafe { lock.lock(&first) };
     }
     let (lock_ref, count_ref, acquired_ref, contexts_ref, first_ref) = (&lock, &count, &acquired, &contexts, &first);
     T::run(bodies(words.len(), move |thread| {
-        let mine = &contexts_ref[thread];
+        let made = frees.then(|| &made_ref[thread]);
+        let mut mine = Source { kept: &contexts_ref[thread], made, living: Vec::new() };
         for letter in words[thread].chars() {
             if letter == 's' {
                 T::settle();
@@ -185,14 +265,20 @@ fn play<P: Platform, L: Lock<P>, T: Stage>(words: &'static [&'static str]) {
             // SAFETY: a context is ready when it is taken, and released before the next one is; the data is protected by
             // the lock.
             unsafe {
-                let mut cx = if letter == 'u' { first_ref } else { mine.take() };
+                let mut cx = if matches!(letter, 'u' | 'r') { first_ref } else { mine.take::<T>() };
                 let holds = match letter {
                     'u' => true,
+                    'r' => {
+                        lock_ref.unlock(cx);
+                        P::spin_map(|| cx.is_reusable().then_some(()));
+                        lock_ref.lock(cx);
+                        true
+                    }
                     't' => lock_ref.try_lock(cx),
                     _ => {
                         if letter != 'd' || !lock_ref.lock_until(cx, deadline::<P>(PATIENT)) {
                             if letter == 'd' {
-                                cx = mine.take();
+                                cx = mine.take::<T>();
                             }
                             lock_ref.lock(cx);
                         }
@@ -210,6 +296,7 @@ fn play<P: Platform, L: Lock<P>, T: Stage>(words: &'static [&'static str]) {
                 }
             }
         }
+        mine.end::<P, T>();
     }));
     // SAFETY: all threads have ended.
     assert_eq!(unsafe { count.with(|count| *count) }, acquired.into_inner());
@@ -374,6 +461,27 @@ pub fn rwlock<P: Platform, L: RawRwLock<P>, T: Stage>() -> Vec<Scenario> {
             },
         ]);
     } else {
+        if L::INFO.waiting != WaitingPolicy::Spin {
+            scenarios.extend([
+                Scenario { name: "asleep w-r", threads: 2, run: || shares_asleep::<P, L, T>("", &["r", "w"], R) },
+                Scenario { name: "asleep w-w", threads: 2, run: || shares_asleep::<P, L, T>("", &["w", "w"], W) },
+                Scenario {
+                    name: "asleep w-r-r",
+                    threads: 3,
+                    run: || shares_asleep::<P, L, T>("", &["r", "r", "w"], R),
+                },
+                Scenario {
+                    name: "asleep w-w-r",
+                    threads: 3,
+                    run: || shares_asleep::<P, L, T>("", &["w", "r", "w"], W),
+                },
+                Scenario {
+                    name: "asleep held r-u-W",
+                    threads: 3,
+                    run: || shares_asleep::<P, L, T>("+r", &["r", "u", "W"], W),
+                },
+            ]);
+        }
         scenarios.extend([
             Scenario { name: "used w-r", threads: 2, run: || shares::<P, L, T>("r", &["w", "r"], W, false) },
             Scenario { name: "used tries to read", threads: 2, run: || shares::<P, L, T>("r", &["t", "w"], R, false) },
@@ -393,6 +501,16 @@ pub fn rwlock<P: Platform, L: RawRwLock<P>, T: Stage>() -> Vec<Scenario> {
         ]);
     }
     scenarios
+}
+
+/// As [`shares`], with sleepers that do not wake by themselves.
+fn shares_asleep<P: Platform, L: RawRwLock<P>, T: Stage>(
+    before: &'static str,
+    words: &'static [&'static str],
+    preference: Preference,
+) {
+    T::sleep_soundly();
+    shares::<P, L, T>(before, words, preference, false);
 }
 
 /// A thread for each word, which acquires and releases for each letter: `w` writes, `r` reads, capitals give up after a

@@ -3,7 +3,6 @@
 mod check;
 mod mutants;
 mod replay;
-mod survivors;
 
 use clap::{Parser, Subcommand};
 use lockswap_check::subjects::{self, Subject};

@@ -6,19 +6,21 @@ mod worker;
 use super::Outcome;
 use lockswap_check::mutation::{self, Change, Mutant};
 use lockswap_check::runner::{Budget, Engine};
+use lockswap_check::source;
 use lockswap_check::subjects::{self, Subject};
-use results::{line, source, table, why, Results, Verdict};
+use lockswap_check::survivors::{disagreements, EXPLAINED, SOURCES};
+use results::{line, table, Results, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use worker::{attempt, Order, Worker, HANGS};
+use worker::{attempt, Answer, Order, Worker, GIVEN_UP};
 pub use worker::{work, WORKER};
 
 /// Weakens one memory order or leaves out one wait of a lock at a time, and looks whether a check fails then. Exit status
-/// 1: a mutant survives for which crates/check/src/command/survivors.rs has no reason.
+/// 1: a mutant survives for which crates/check/src/survivors.rs has no reason, or a reason there is about none that does.
 #[derive(clap::Args)]
 pub struct MutantsArgs {
     /// Places that this lock passes only; may be repeated.
@@ -39,11 +41,9 @@ pub struct MutantsArgs {
     jobs: usize,
 }
 
-/// What counts: the locks' own source.
-const SOURCES: &str = "crates/locks/src/";
 /// Locks on which a mutant in shared source is tried.
 const MOST_LOCKS: usize = 4;
-/// No new scenario is tried on a mutant after this.
+/// No new scenario is tried on a mutant after this, CPU time.
 const PER_MUTANT: Duration = Duration::from_secs(90);
 /// The search for places.
 const SEARCH: Budget = Budget {
@@ -113,18 +113,16 @@ pub fn run(args: MutantsArgs) -> Outcome {
     results.verdicts.extend(verdicts);
     results.verdicts.sort_by(|a, b| a.mutant.cmp(&b.mutant));
     let survivors = || results.verdicts.iter().filter(|verdict| verdict.caught.is_none());
-    let unexplained = survivors().filter(|verdict| why(verdict).is_none()).count();
-    println!(
-        "{} mutants, {} survived, {unexplained} of them not explained",
-        results.verdicts.len(),
-        survivors().count()
-    );
+    println!("{} mutants, {} survived", results.verdicts.len(), survivors().count());
+    let verdicts = results.verdicts.iter().map(|verdict| (&verdict.mutant, verdict.caught.is_some()));
+    let disagreements = disagreements(EXPLAINED, verdicts, is_part);
+    disagreements.iter().for_each(|line| println!("{line}"));
     if let (Some(path), Some(beside)) = (&args.write, &beside) {
         super::write(beside, &results.text())?;
         super::write(path, &table(&results.verdicts, &results.orders, &subjects::all()))?;
     }
     eprintln!("{:.0} s", start.elapsed().as_secs_f64());
-    Ok(if unexplained == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if disagreements.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// All mutants, and the scenarios that pass their places, cheap ones first.
@@ -187,7 +185,8 @@ fn passed(index: usize, subject: &Subject) -> BTreeMap<Mutant, Vec<Target>> {
 fn try_mutant(subjects: &[Subject], mutant: Mutant, targets: &[Target], worker: &mut Option<Worker>) -> Verdict {
     let everyone: HashMap<_, _> =
         subjects::all().iter().enumerate().map(|(index, subject)| (subject.name(), index)).collect();
-    let start = Instant::now();
+    let mut spent = Duration::ZERO;
+    let mut undecided = None;
     let relevant: Vec<_> = targets
         .iter()
         // Orders mean nothing to the explorer.
@@ -195,27 +194,33 @@ fn try_mutant(subjects: &[Subject], mutant: Mutant, targets: &[Target], worker: 
         .collect();
     let mut tried = 0;
     for target in &relevant {
-        if start.elapsed() > PER_MUTANT {
+        if spent > PER_MUTANT {
             break;
         }
         tried += 1;
         let subject = &subjects[target.subject];
         let there = Target { subject: everyone[&subject.name()], ..(*target).clone() };
         let order = Order { mutant: mutant.clone(), target: there };
-        let (alive, failure) = worker.take().unwrap_or_else(Worker::start).ask(&order);
+        let (alive, answer, took) = worker.take().unwrap_or_else(Worker::start).ask(&order);
         *worker = alive;
-        if let Some(failure) = failure {
-            let scenario = match target.engine {
-                Engine::Explore => subject.explore[target.scenario].name,
-                Engine::Loom => subject.weak[target.scenario].name,
-            };
-            let by = format!("{}, {}, {scenario}", subject.name(), target.engine);
-            let source = source(&mutant.place.file, mutant.place.line);
-            return Verdict { mutant, source, caught: Some((by, failure)), tried: (tried, relevant.len()) };
+        spent += took;
+        let scenario = match target.engine {
+            Engine::Explore => subject.explore[target.scenario].name,
+            Engine::Loom => subject.weak[target.scenario].name,
+        };
+        let by = format!("{}, {}, {scenario}", subject.name(), target.engine);
+        match answer {
+            Answer::Holds => {}
+            Answer::Undecided(why) => undecided = Some((by, why)),
+            Answer::Fails(failure) => {
+                let source = source::line(&mutant.place.file, mutant.place.line);
+                let caught = Some((by, failure));
+                return Verdict { mutant, source, caught, undecided: None, tried: (tried, relevant.len()) };
+            }
         }
     }
-    let source = source(&mutant.place.file, mutant.place.line);
-    Verdict { mutant, source, caught: None, tried: (tried, relevant.len()) }
+    let source = source::line(&mutant.place.file, mutant.place.line);
+    Verdict { mutant, source, caught: None, undecided, tried: (tried, relevant.len()) }
 }
 
 /// Lines with a memory order that no scenario under loom has passed: these orders have no mutants.

@@ -1,11 +1,12 @@
 //! What became of mutants: kept in a file, and drawn as the table that is published.
 
-use super::{HANGS, MOST_LOCKS, PER_MUTANT, SOURCES};
-use crate::command::survivors;
+use super::{GIVEN_UP, MOST_LOCKS, PER_MUTANT};
 use lockswap_check::mutation::Mutant;
+use lockswap_check::source;
 use lockswap_check::subjects::Subject;
+use lockswap_check::survivors::{self, EXPLAINED, SOURCES};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -17,6 +18,9 @@ pub struct Verdict {
     pub source: String,
     /// How it was caught: by which lock, machine, scenario; what it said.
     pub caught: Option<(String, String)>,
+    /// Where a check came to no result and no other one failed: which, and why. It is not caught.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undecided: Option<(String, String)>,
     /// Scenarios tried, and how many there were.
     pub tried: (usize, usize),
 }
@@ -36,9 +40,9 @@ impl Results {
         let mut results: Results = serde_json::from_str(&text)
             .map_err(|error| format!("{} holds no results of mutants: {error}", path.display()))?;
         results.verdicts.retain_mut(|Verdict { mutant: Mutant { place, .. }, source: known, .. }| {
-            if source(&place.file, place.line) != *known {
-                let lines = (1..).take_while(|line| *line <= length(&place.file));
-                let mut same = lines.filter(|line| source(&place.file, *line) == *known);
+            if source::line(&place.file, place.line) != *known {
+                let lines = (1..).take_while(|line| *line <= source::length(&place.file));
+                let mut same = lines.filter(|line| source::line(&place.file, *line) == *known);
                 match (same.next(), same.next()) {
                     (Some(line), None) => place.line = line,
                     _ => return false,
@@ -58,41 +62,20 @@ impl Results {
     }
 }
 
-/// The lines of a file.
-fn lines<R>(file: &str, f: impl FnOnce(&[String]) -> R) -> R {
-    thread_local! {
-        static FILES: std::cell::RefCell<HashMap<String, Vec<String>>> = std::cell::RefCell::default();
-    }
-    FILES.with_borrow_mut(|files| {
-        let lines = files.entry(file.to_owned()).or_insert_with(|| {
-            let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../");
-            let text = std::fs::read_to_string(format!("{root}{file}")).unwrap_or_default();
-            text.lines().map(|line| line.trim().to_owned()).collect()
-        });
-        f(lines)
-    })
-}
-
-/// The line of the source at a place.
-pub fn source(file: &str, line: u32) -> String {
-    lines(file, |lines| lines.get(line as usize - 1).cloned().unwrap_or_default())
-}
-
-/// How many lines a file has.
-fn length(file: &str) -> u32 {
-    lines(file, |lines| lines.len() as u32)
-}
-
 /// Why it survives, if that is known.
 pub fn why(verdict: &Verdict) -> Option<&'static str> {
-    let Mutant { place, change } = &verdict.mutant;
-    survivors::why(&place.file, &verdict.source, *change)
+    survivors::explanation(EXPLAINED, &verdict.mutant).map(|known| known.why)
+}
+
+/// The check that came to no result, if one did, for a line that goes on.
+fn undecided(verdict: &Verdict) -> String {
+    verdict.undecided.as_ref().map_or_else(String::new, |(by, why)| format!("undecided in {by}: {why}; "))
 }
 
 /// A verdict for the terminal.
 pub fn line(verdict: &Verdict) -> String {
     let Mutant { place, change } = &verdict.mutant;
-    let source = source(&place.file, place.line);
+    let source = source::line(&place.file, place.line);
     match &verdict.caught {
         Some((by, failure)) => {
             let failure = failure.lines().next().unwrap_or_default();
@@ -100,8 +83,10 @@ pub fn line(verdict: &Verdict) -> String {
         }
         None => {
             let (tried, all) = verdict.tried;
+            let name = if verdict.undecided.is_some() { "UNDECIDED" } else { "SURVIVED" };
             format!(
-                "SURVIVED {place} {change}: {source}\n         {tried} of {all} scenarios; {}",
+                "{name} {place} {change}: {source}\n         {tried} of {all} scenarios; {}{}",
+                undecided(verdict),
                 why(verdict).unwrap_or("not explained")
             )
         }
@@ -123,21 +108,23 @@ pub fn table(verdicts: &[Verdict], unseen: &[(String, u32)], subjects: &[Subject
         "# Mutants\n\n\
          Made by `cargo run --profile prove -p lockswap-check -- mutants --jobs 2 --write docs/mutants.md`; do not edit.\n\n\
          Each line is the source of a lock with one thing changed: an access without Acquire or without Release, a spin \
-         that does not wait, a wake-up that is left out. It is *caught* if a check of a lock that passes this place fails, \
-         crashes or does not end. [proof.md](proof.md) says how, and what that means.\n\n",
+         that does not wait, a wake-up that is left out. It is *caught* if a check of a lock that passes this place fails \
+         or crashes, or makes an execution without end that the lock as it is has not. A check that comes to no result \
+         does not count: the mutant is *undecided*, and listed with the survivors. [proof.md](proof.md) says how, and what that means.\n\n",
     );
     let survivors: Vec<_> = verdicts.iter().filter(|verdict| verdict.caught.is_none()).collect();
     let explained = survivors.iter().filter(|verdict| why(verdict).is_some()).count();
     let _ = writeln!(
         text,
-        "Budget: {} s for each mutant, on at most {MOST_LOCKS} locks that pass the place; a scenario that does not answer \
-         for {} s hangs.\n\n\
-         **{} mutants, {} caught, {} survived: {explained} explained, {} not explained.**\n",
+        "Budget: {} s of CPU time for each mutant, on at most {MOST_LOCKS} locks that pass the place; a scenario that has \
+         not been answered after {} s of CPU time is given up.\n\n\
+         **{} mutants, {} caught, {} survived, {} of them undecided: {explained} explained, {} not explained.**\n",
         PER_MUTANT.as_secs(),
-        HANGS.as_secs(),
+        GIVEN_UP.as_secs(),
         verdicts.len(),
         verdicts.len() - survivors.len(),
         survivors.len(),
+        survivors.iter().filter(|verdict| verdict.undecided.is_some()).count(),
         survivors.len() - explained
     );
     text += "## Survivors\n\n| place | change | source | scenarios tried | why |\n|---|---|---|---|---|\n";
@@ -146,17 +133,18 @@ pub fn table(verdicts: &[Verdict], unseen: &[(String, u32)], subjects: &[Subject
         let (tried, all) = verdict.tried;
         let _ = writeln!(
             text,
-            "| {}:{} | {change} | `{}` | {tried} of {all} | {} |",
+            "| {}:{} | {change} | `{}` | {tried} of {all} | {}{} |",
             place.file.trim_start_matches(SOURCES),
             place.line,
-            cell(&source(&place.file, place.line)),
+            cell(&source::line(&place.file, place.line)),
+            undecided(verdict),
             why(verdict).unwrap_or("not explained")
         );
     }
     text +=
         "\n## Orders without mutants\n\nNo scenario passes these lines under loom within the time of the search.\n\n";
     for (file, line) in unseen {
-        let _ = writeln!(text, "- {}:{line} `{}`", file.trim_start_matches(SOURCES), cell(&source(file, *line)));
+        let _ = writeln!(text, "- {}:{line} `{}`", file.trim_start_matches(SOURCES), cell(&source::line(file, *line)));
     }
     let large: BTreeSet<_> = subjects.iter().filter(|subject| subject.weak.is_empty()).map(Subject::name).collect();
     let large: Vec<_> = large.into_iter().collect();
@@ -177,7 +165,7 @@ pub fn table(verdicts: &[Verdict], unseen: &[(String, u32)], subjects: &[Subject
             text,
             "| {} | {change} | `{}` | {by} | {} |",
             place.line,
-            cell(&source(file, place.line)),
+            cell(&source::line(file, place.line)),
             cell(failure)
         );
     }
