@@ -9,7 +9,7 @@ use crate::word::Place;
 
 /// Accesses that a core looks ahead: a few hundred instructions.
 const WINDOW: u32 = 40;
-/// Objects that pointers point to begin at multiples of this, or lie within such a piece: `address >> OBJECT` is the same.
+/// What lies in the same 128 bytes as that to which a pointer points is part of the same object; the binary logarithm.
 const OBJECT: u32 = 7;
 /// Pointers whose origin is remembered.
 const POINTERS: usize = 4;
