@@ -64,7 +64,11 @@ fn every_parameter_of_a_mutex_acts() {
         ("apple-m1", ("oversub", 48, 150_000_000)),
         ("opteron-a64", ("oversub", 100, 50_000_000)),
     ];
-    assert_eq!(idle(Role::Mutex, &runs), [""; 0]);
+    let (sleeps, others): (Vec<_>, Vec<_>) =
+        idle(Role::Mutex, &runs).into_iter().partition(|parameter| parameter.ends_with("_stp-barging:sleeps"));
+    assert_eq!(others, [""; 0]);
+    // The heads of their queues seldom sleep before they acquire the lock. The three locks share the code in which they do.
+    assert!(sleeps.len() < 3, "{sleeps:?}");
 }
 
 #[test]
