@@ -1,7 +1,7 @@
 //! What a virtual thread does to memory. Each function may leave the thread's coroutine and come back later; no reference
 //! to the engine is kept across that.
 
-use super::memory::Sort;
+use super::requests::Sort;
 use super::stores::Pending;
 use super::{engine, settle, Doing, Engine, NOBODY};
 use crate::coroutines::leave;

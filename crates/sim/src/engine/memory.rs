@@ -5,36 +5,10 @@
 //! the request is served; the thread goes on when the line has arrived.
 
 use super::cores::CoreSet;
-use super::events::Kind;
+use super::requests::Request;
 use super::stores::Pending;
-use super::{Engine, Thread, NOBODY};
+use super::{Engine, NOBODY};
 use crate::machine::{Migratory, Ps};
-
-/// A request that waits for a line.
-#[derive(Clone, Copy)]
-pub struct Request {
-    pub thread: u32,
-    pub core: u32,
-    pub sort: Sort,
-    /// When it is made; nothing is served before.
-    made: Ps,
-    /// When it is at the home of the line, which serves in that order.
-    arrives: Ps,
-    /// Void if the thread's token is another one by then.
-    token: u32,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Sort {
-    /// The thread waits for a copy.
-    Read,
-    /// The thread watches the line and has lost its copy.
-    Reread,
-    /// The thread waits for the right to write.
-    Write,
-    /// From the store buffer: the thread itself does not wait.
-    Store,
-}
 
 pub struct Line {
     /// The one core that may write.
@@ -43,7 +17,7 @@ pub struct Line {
     /// Clusters with a copy.
     clusters: u64,
     /// The node whose directory keeps the line.
-    home: u32,
+    pub(super) home: u32,
     /// Others have to wait that long.
     pub busy_until: Ps,
     /// When the core that was served last has it; from then on it goes on, however long it keeps the line from others.
@@ -55,7 +29,7 @@ pub struct Line {
     /// When the other hardware threads of its core can see that.
     for_siblings: Ps,
     /// How long a request takes to the core that was served last.
-    way: Ps,
+    pub(super) way: Ps,
     /// When it was written last.
     pub changed: Ps,
     /// Whether its owner has written to it.
@@ -64,9 +38,9 @@ pub struct Line {
     pub version: u32,
     pub queue: Vec<Request>,
     /// The request that has been chosen to be served next, and is on its way to the owner.
-    chosen: Option<Request>,
+    pub(super) chosen: Option<Request>,
     /// When the announced event comes at which the queue goes on; [`Ps::MAX`] if none is.
-    announced: Ps,
+    pub(super) announced: Ps,
     pub watchers: Vec<(u32, u32)>,
     pub pending: Vec<Pending>,
     /// What addresses hold for others while stores to them are pending.
@@ -295,235 +269,5 @@ impl Engine {
         } else {
             now
         }
-    }
-
-    /// Tells those who watch a line that it has changed hands or content; the new state is there at `at`.
-    #[inline]
-    pub(super) fn notify(&mut self, index: usize, at: Ps) {
-        if !self.lines[index].watchers.is_empty() {
-            self.notify_watchers(index, at);
-        }
-    }
-
-    fn notify_watchers(&mut self, index: usize, at: Ps) {
-        let mut watchers = std::mem::take(&mut self.lines[index].watchers);
-        let pause = self.machine.costs.pause;
-        for (number, token) in watchers.drain(..) {
-            let thread = &self.threads[number as usize];
-            if thread.token != token {
-                continue;
-            }
-            if thread.is_reader() {
-                // All it will do is read this line again, at its next look: once per pause.
-                let core = thread.core;
-                let gone = at.saturating_sub(self.lines[index].way);
-                let look = (gone + self.random.below(pause + 1)).saturating_sub(self.now);
-                self.join(index, number, core, Sort::Reread, token, look);
-            } else {
-                let at = at.max(thread.not_before) + self.random.below(pause);
-                self.wake_watcher(number, at);
-            }
-        }
-        self.lines[index].watchers = watchers;
-        self.announce_line(index);
-    }
-
-    /// Whether a core other than `core` has asked for a line.
-    #[inline]
-    fn is_wanted(&self, index: usize, core: u32) -> bool {
-        self.lines[index].queue.iter().any(|request| request.core != core && request.made <= self.now)
-    }
-
-    /// Whether a request that is made now is served now.
-    #[inline]
-    pub(super) fn is_free(&self, index: usize) -> bool {
-        self.lines[index].busy_until <= self.now && !self.is_wanted(index, NOBODY)
-    }
-
-    /// Whether a store of `core` can be served: the line is free, or on its way to that very core.
-    #[inline]
-    pub(super) fn is_free_for(&self, index: usize, core: u32) -> bool {
-        let line = &self.lines[index];
-        !self.is_wanted(index, NOBODY) && (line.busy_until <= self.now || line.served == core)
-    }
-
-    /// Puts a request of a thread into the queue of a line.
-    pub(super) fn enqueue(&mut self, index: usize, thread: u32, sort: Sort) {
-        let Thread { core, token, .. } = self.threads[thread as usize];
-        self.join(index, thread, core, sort, token, 0);
-        self.announce_line(index);
-    }
-
-    /// Puts a request that is made after `delay` in its place in the queue: the home of the line is farther from some.
-    fn join(&mut self, index: usize, thread: u32, core: u32, sort: Sort, token: u32, delay: Ps) {
-        let line = &mut self.lines[index];
-        let made = self.now + delay;
-        let arrives = made + self.machine.way_to_node(core, line.home);
-        let place = line.queue.partition_point(|request| request.arrives <= arrives);
-        line.queue.insert(place, Request { thread, core, sort, made, arrives, token });
-    }
-
-    /// If requests wait for a line, the next one is served when the line is free.
-    pub(super) fn announce_line(&mut self, index: usize) {
-        let line = &mut self.lines[index];
-        let free = line.busy_until.max(self.now);
-        let waits = line.chosen.is_some() || line.queue.iter().any(|request| request.made <= free);
-        let first = if waits { Some(free) } else { line.queue.iter().map(|request| request.made).min() };
-        let Some(at) = first.filter(|at| *at < line.announced) else { return };
-        line.announced = at;
-        self.events.push(at, Kind::Line, index as u32, 0);
-    }
-
-    /// Whether `core` has a line for itself and may use it now: once it is free, it goes on to other cores that want it.
-    #[inline]
-    pub(super) fn may_use(&self, index: usize, core: u32) -> bool {
-        let line = &self.lines[index];
-        line.owner == core && (line.busy_until > self.now || !self.is_wanted(index, core))
-    }
-
-    /// Chooses who is served next of those whose requests have been made.
-    fn arbitrate(&mut self, index: usize) -> Option<Request> {
-        let (line, now) = (&self.lines[index], self.now);
-        let is_made = |request: &Request| request.made <= now;
-        let first = line.queue.iter().position(is_made)?;
-        let mut chosen = first;
-        if line.queue.len() > 1 {
-            let favours = self.machine.kinds.len() > 1;
-            let holder = line.owner;
-            let waiting = |queue: &[Request], score: &dyn Fn(&Request) -> i64| {
-                let best = queue.iter().filter(|r| is_made(r)).map(score).max();
-                queue.iter().position(|r| is_made(r) && Some(score(r)) == best).unwrap_or(first)
-            };
-            if favours && self.random.chance(self.strongest_favour) {
-                let kinds = &self.machine.kinds;
-                let favour = |r: &Request| i64::from(kinds[self.kind_of_core[r.core as usize] as usize].favour);
-                chosen = waiting(&self.lines[index].queue, &favour);
-            } else if holder != NOBODY && self.random.chance(self.machine.costs.near) {
-                let nearness = |r: &Request| -(self.machine.distance(holder, r.core) as i64);
-                chosen = waiting(&self.lines[index].queue, &nearness);
-            }
-        }
-        Some(self.lines[index].queue.remove(chosen))
-    }
-
-    /// A line may go on: serves one request, or several reads. Returns the thread that serves itself, if any.
-    pub fn line_is_free(&mut self, index: usize) -> Option<u32> {
-        if self.lines[index].announced != self.now {
-            // Another event has been announced since, which came or comes before.
-            return None;
-        }
-        self.lines[index].announced = Ps::MAX;
-        if self.lines[index].busy_until > self.now {
-            self.announce_line(index);
-            return None;
-        }
-        let request = match self.lines[index].chosen.take() {
-            Some(chosen) => chosen,
-            None => {
-                let Some(request) = self.arbitrate(index) else {
-                    self.announce_line(index);
-                    return None;
-                };
-                // The owner keeps the line until the request has come to it.
-                let line = &mut self.lines[index];
-                if line.owner != NOBODY && line.owner != request.core {
-                    let comes = line.arrives + self.machine.distance(line.owner, request.core) / 2;
-                    if comes > self.now {
-                        line.chosen = Some(request);
-                        line.busy_until = comes;
-                        self.announce_line(index);
-                        return None;
-                    }
-                }
-                request
-            }
-        };
-        let mut itself = None;
-        match request.sort {
-            // It announces the line again.
-            Sort::Write => {
-                self.threads[request.thread as usize].asked = request.made;
-                itself = Some(request.thread);
-            }
-            Sort::Store => {
-                self.commit_first_store(request.thread);
-                self.drain(request.thread);
-            }
-            Sort::Read | Sort::Reread => {
-                let now = self.now;
-                self.answer_reader(index, request);
-                // Reads follow each other up to the next write, or until nobody waits.
-                let mut reads = 0;
-                while let Some(request) = self.lines[index].queue.get(reads).copied() {
-                    let free = self.lines[index].busy_until.max(self.now);
-                    if request.made > free || !matches!(request.sort, Sort::Read | Sort::Reread) {
-                        break;
-                    }
-                    reads += 1;
-                    self.now = free;
-                    self.answer_reader(index, request);
-                }
-                self.lines[index].queue.drain(..reads);
-                self.now = now;
-            }
-        }
-        if itself.is_none() {
-            self.announce_line(index);
-        }
-        itself
-    }
-
-    /// Serves a read request from the queue.
-    fn answer_reader(&mut self, index: usize, request: Request) {
-        if self.threads[request.thread as usize].token != request.token {
-            return;
-        }
-        let has_copy = self.lines[index].copies.contains(request.core);
-        let done = if has_copy {
-            self.usable(index, self.threads[request.thread as usize].cpu, self.now)
-        } else {
-            self.serve_read(index, request.core, request.made)
-        };
-        if request.sort == Sort::Reread {
-            let done = done.max(self.threads[request.thread as usize].not_before);
-            self.wake_watcher(request.thread, done);
-        } else {
-            self.wake(request.thread, done);
-        }
-    }
-
-    /// Notes that the condition under evaluation depends on a line.
-    #[inline]
-    pub(super) fn note(&mut self, index: usize) {
-        let thread = &mut self.threads[self.current as usize];
-        if thread.in_condition && !thread.watched.iter().any(|(line, _)| *line == index as u32) {
-            thread.watched.push((index as u32, self.lines[index].version));
-        }
-    }
-
-    /// Makes the current thread a watcher of what its condition depends on; no if that has changed already.
-    pub fn watch(&mut self) -> bool {
-        let me = self.current as usize;
-        let token = self.threads[me].token;
-        let fresh = |engine: &Self, (line, version): &(u32, u32)| engine.lines[*line as usize].version == *version;
-        if !self.threads[me].watched.iter().all(|watched| fresh(self, watched)) {
-            return false;
-        }
-        let watched = std::mem::take(&mut self.threads[me].watched);
-        let most = 2 * self.threads.len() + 16;
-        for (line, _) in &watched {
-            let watchers = &mut self.lines[*line as usize].watchers;
-            if watchers.len() > most {
-                watchers.retain(|(thread, token)| self.threads[*thread as usize].token == *token);
-            }
-            watchers.push((me as u32, token));
-        }
-        self.threads[me].watched = watched;
-        true
-    }
-
-    /// The watched lines of a thread, for reports.
-    pub fn lines_watched(&self, thread: usize) -> Vec<u32> {
-        self.threads[thread].watched.iter().map(|(line, _)| *line).collect()
     }
 }

@@ -11,6 +11,7 @@ mod overlap;
 mod pace;
 mod random;
 pub mod range;
+mod requests;
 pub mod schedule;
 pub mod spin;
 mod stores;

@@ -1,6 +1,7 @@
 //! Waits that spin: the lines that a condition has read are watched, and the thread rests until one of them changes hands.
 
 use super::events::Kind;
+use super::requests::Sort;
 use super::{engine, look_ahead_anew, pass, schedule, settle, Doing, Engine, Load, Thread};
 use crate::coroutines::leave;
 use crate::machine::Ps;
@@ -96,5 +97,71 @@ impl Engine {
     fn owns_watched(&self) -> bool {
         let me = &self.threads[self.current as usize];
         me.watched.iter().all(|(line, _)| self.lines[*line as usize].owner == me.core)
+    }
+
+    /// Tells those who watch a line that it has changed hands or content; the new state is there at `at`.
+    #[inline]
+    pub(super) fn notify(&mut self, index: usize, at: Ps) {
+        if !self.lines[index].watchers.is_empty() {
+            self.notify_watchers(index, at);
+        }
+    }
+
+    fn notify_watchers(&mut self, index: usize, at: Ps) {
+        let mut watchers = std::mem::take(&mut self.lines[index].watchers);
+        let pause = self.machine.costs.pause;
+        for (number, token) in watchers.drain(..) {
+            let thread = &self.threads[number as usize];
+            if thread.token != token {
+                continue;
+            }
+            if thread.is_reader() {
+                // All it will do is read this line again, at its next look: once per pause.
+                let core = thread.core;
+                let gone = at.saturating_sub(self.lines[index].way);
+                let look = (gone + self.random.below(pause + 1)).saturating_sub(self.now);
+                self.join(index, number, core, Sort::Reread, token, look);
+            } else {
+                let at = at.max(thread.not_before) + self.random.below(pause);
+                self.wake_watcher(number, at);
+            }
+        }
+        self.lines[index].watchers = watchers;
+        self.announce_line(index);
+    }
+
+    /// Notes that the condition under evaluation depends on a line.
+    #[inline]
+    pub(super) fn note(&mut self, index: usize) {
+        let thread = &mut self.threads[self.current as usize];
+        if thread.in_condition && !thread.watched.iter().any(|(line, _)| *line == index as u32) {
+            thread.watched.push((index as u32, self.lines[index].version));
+        }
+    }
+
+    /// Makes the current thread a watcher of what its condition depends on; no if that has changed already.
+    pub fn watch(&mut self) -> bool {
+        let me = self.current as usize;
+        let token = self.threads[me].token;
+        let fresh = |engine: &Self, (line, version): &(u32, u32)| engine.lines[*line as usize].version == *version;
+        if !self.threads[me].watched.iter().all(|watched| fresh(self, watched)) {
+            return false;
+        }
+        let watched = std::mem::take(&mut self.threads[me].watched);
+        let most = 2 * self.threads.len() + 16;
+        for (line, _) in &watched {
+            let watchers = &mut self.lines[*line as usize].watchers;
+            if watchers.len() > most {
+                watchers.retain(|(thread, token)| self.threads[*thread as usize].token == *token);
+            }
+            watchers.push((me as u32, token));
+        }
+        self.threads[me].watched = watched;
+        true
+    }
+
+    /// The watched lines of a thread, for reports.
+    pub fn lines_watched(&self, thread: usize) -> Vec<u32> {
+        self.threads[thread].watched.iter().map(|(line, _)| *line).collect()
     }
 }

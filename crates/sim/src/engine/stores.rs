@@ -3,7 +3,7 @@
 //! A store that must wait is kept aside: the memory has its value at once, and other threads are shown the value before
 //! it until it has been served. So no store is ever late in the memory itself, which may be a thread's stack.
 
-use super::memory::Sort;
+use super::requests::Sort;
 use super::Engine;
 use crate::machine::Ps;
 use crate::word::Place;
