@@ -196,6 +196,30 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn address<T>(place: &T) -> usize {
         core::ptr::from_ref(place).addr()
     }
+    /// Stores `value` in `word`, with Release order, if a look at `flag`, which is Relaxed and comes before, finds 0. Returns
+    /// whether it has stored; it may also refuse for no reason. To [`Platform::settle`] look and store are one moment. The
+    /// store is the last access: the memory of both may end as soon as another thread sees it.
+    ///
+    /// With a plain store as cheap as this a lock can be released although waiters sleep: a thread that is about to sleep
+    /// sets the flag, calls [`Platform::settle`], and looks at the word again. Either it finds the word free, or the releaser
+    /// finds the flag set.
+    #[inline(always)]
+    #[track_caller]
+    fn store_unless(flag: &Self::U8, word: &Self::U8, value: u8) -> bool {
+        let _ = (flag, word, value);
+        false
+    }
+    /// When it has returned true, each call of [`Platform::store_unless`] that any thread of the process has begun before has
+    /// stored, and this thread sees that store and what came before it, or stores nothing; and each one that begins later
+    /// finds in its flag what this thread has written before this call, or something later. It takes a system call that
+    /// interrupts all CPUs which run threads of the process. (Asymmetric fences, C++ paper P1202; tcmalloc's `FenceAllCpus`.)
+    ///
+    /// False: the platform does not offer it, or no longer. Then no call of [`Platform::store_unless`] in any thread stores
+    /// any more, and this thread sees the stores of earlier ones. It does not order what this thread does.
+    #[track_caller]
+    fn settle() -> bool {
+        false
+    }
     /// The process's one table of the sort: all zero at first, a power of two long.
     fn slots(table: SharedTable) -> &'static [Self::Usize];
     /// How long a thread on a little CPU stands back for others, at most: the reorder window of LibASL, ns.

@@ -155,6 +155,17 @@ impl Platform for Single {
         Native::thread()
     }
     #[inline(always)]
+    fn store_unless(flag: &SingleU8, word: &SingleU8, value: u8) -> bool {
+        let stores = flag.load(Ordering::Relaxed) == 0;
+        if stores {
+            word.store(value, Ordering::Release);
+        }
+        stores
+    }
+    fn settle() -> bool {
+        true // No other thread is in the middle of a store.
+    }
+    #[inline(always)]
     fn slots(table: SharedTable) -> &'static [SingleUsize] {
         let slots = Native::slots(table);
         // SAFETY: `SingleUsize` is a transparent wrapper of the same atomic.

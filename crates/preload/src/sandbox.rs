@@ -3,7 +3,8 @@
 //! glibc's locks call `futex` only, so ours may not call more. Waits that spin call `sched_yield` besides, as long as no
 //! filter is in force: none at the start, and none installed later, which takes `prctl` or `syscall`. Where there was one at
 //! the start, `LOCKSWAP_YIELD` says under how many filters `lockswap run` was when it tried the call with success; if the
-//! process is under as many, they are the same. Nice values, which `u-scl` asks for, are not asked for under any filter.
+//! process is under as many, they are the same. Nice values, which `u-scl` asks for, are not asked for under any filter, and
+//! `membarrier`, for which locks without an atomic instruction in their release ask, is not called.
 
 use crate::environment::Environment;
 use crate::functions::{Functions, ACTIVE, REAL};
@@ -24,6 +25,7 @@ pub unsafe fn install(environment: &Environment) {
     let status = memory::read_file(c"/proc/self/status", &mut buffer);
     let is_free = field(status, b"\nSeccomp:\t") == Some(b"0");
     Native::allow_weights(is_free);
+    Native::allow_settling(is_free);
     Native::allow_yields(is_free || tried_under.is_some() && tried_under == field(status, b"\nSeccomp_filters:\t"));
     ACTIVE.prctl.set(prctl);
     ACTIVE.syscall.set(syscall);
@@ -32,6 +34,7 @@ pub unsafe fn install(environment: &Environment) {
 /// A filter is about to be installed.
 fn forbid_calls() {
     Native::allow_weights(false);
+    Native::allow_settling(false);
     Native::allow_yields(false);
 }
 

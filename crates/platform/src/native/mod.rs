@@ -4,6 +4,7 @@ mod crowd;
 mod instant;
 mod rseq;
 pub mod settings;
+mod settling;
 mod wait;
 pub mod window;
 
@@ -42,10 +43,22 @@ impl Native {
         wait::allow_weights(allowed);
     }
 
+    /// Says whether [`Platform::settle`] may call `membarrier`: false at first. If so, [`Platform::store_unless`] stores, where
+    /// the kernel and glibc offer restartable sequences. When it returns after false, no thread makes the call any more. Not
+    /// called by two threads at once with different answers.
+    pub fn allow_settling(allowed: bool) {
+        if allowed {
+            settling::open();
+        } else {
+            settling::close();
+        }
+    }
+
     /// Forgets the threads that wait, of which the child of a fork has none: else its own waiters would nap for as long as if
     /// those were there.
     pub fn enter_child() {
         crowd::forget();
+        settling::enter_child();
     }
 }
 
@@ -256,6 +269,16 @@ impl Platform for Native {
     #[inline(always)]
     fn thread() -> usize {
         rseq::thread_pointer()
+    }
+
+    #[inline(always)]
+    fn store_unless(flag: &AtomicU8, word: &AtomicU8, value: u8) -> bool {
+        settling::store_unless(flag, word, value)
+    }
+
+    #[inline]
+    fn settle() -> bool {
+        settling::settle()
     }
 
     #[inline]

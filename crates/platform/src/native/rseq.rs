@@ -1,5 +1,6 @@
 //! The CPU and NUMA node of the calling thread, from the `rseq` area that glibc 2.35 and later registers with the kernel
-//! for each thread: two loads (2 ns) instead of a call to `getcpu` (14 ns).
+//! for each thread: two loads (2 ns) instead of a call to `getcpu` (14 ns). ([`super::settling`] uses the area for what it
+//! is named after.)
 //!
 //! glibc tells where the area is with `__rseq_offset` (from the thread pointer). The symbol is weak here, so that the
 //! library also loads on glibc 2.34; its absence, or an unregistered thread, leads to `getcpu`.
@@ -12,6 +13,8 @@ use core::sync::atomic::{AtomicU8, Ordering};
 const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
 /// `cpu_id` (u32) inside `struct rseq`; negative while unregistered.
 const CPU_ID: isize = 4;
+/// `rseq_cs` (u64) inside `struct rseq`: the address of the descriptor of the sequence that the thread is in.
+const SEQUENCE: isize = 8;
 /// `node_id` (u32) inside `struct rseq`; maintained by Linux 6.3 and later.
 const NODE_ID: isize = 20;
 /// `node_id` and `mm_cid` arrived together; a kernel that maintains both says 28 or more.
@@ -103,6 +106,14 @@ fn area() -> Option<(u32, *const u8)> {
         (area.offset(CPU_ID).cast::<i32>().read_volatile(), area)
     };
     (cpu >= 0).then_some((cpu as u32, area))
+}
+
+/// Where each thread says in which restartable sequence it is, in bytes from its thread pointer; `None` where the kernel does
+/// not look there, and on machines for which there is no sequence here.
+pub fn sequence() -> Option<isize> {
+    area().filter(|_| cfg!(target_arch = "x86_64"))?;
+    // SAFETY: glibc has the symbol, else there would be no area.
+    Some(unsafe { *offset_address() } + SEQUENCE)
 }
 
 /// The CPU this thread runs on.

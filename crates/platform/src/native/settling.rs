@@ -1,0 +1,169 @@
+//! A plain store that depends on another byte, without an atomic instruction: [`store_unless`], the light side of an
+//! asymmetric fence, and [`settle`], the heavy one.
+//!
+//! [`store_unless`] is a restartable sequence (rseq, Linux 4.18): a look and a store that the kernel lets happen only in one
+//! piece. A thread that loses its CPU between the two, or receives a signal there, goes on at the sequence's abort handler
+//! instead, and has stored nothing. [`settle`] makes the same happen to each thread that is in a sequence on a CPU at that
+//! moment: `membarrier` with MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ (Linux 5.10) interrupts the CPUs that run threads of the
+//! process. So every sequence is over before the interrupt, and its store is visible behind it, or it begins after it, and
+//! sees what was written before it. Nothing comes after the store, so that the lock's memory may end with it.
+//!
+//! Where the kernel keeps the word that tells it about sequences, glibc says (2.35 and later register it for each thread,
+//! or for none; see [`super::rseq`]). The child of a `fork` inherits that, and the registration for `membarrier`. The child
+//! of a `vfork`, until it calls `exec`, has its parent's word but not its registration; it may unlock nothing (POSIX).
+//!
+//! | [`AREA`] | [`GATE`]    | state                                                                                    |
+//! |----------|-------------|------------------------------------------------------------------------------------------|
+//! | 0        | 0           | off, as at first: neither function does anything                                         |
+//! | 0        | OPEN + n    | opening: sequences refuse still                                                          |
+//! | not 0    | OPEN + n    | on; n threads are in `settle`                                                            |
+//! | 0        | OPEN + n    | closing: sequences refuse, and `settle` ends those that have begun                       |
+//! | 0        | n           | closed: the n threads are about to leave `settle`, and no other one calls the kernel     |
+//!
+//! A sequence looks at [`AREA`] inside, too: else a thread that has looked before it lost its CPU could begin one when all
+//! is off.
+//!
+//! Always off on aarch64: a sequence would need its own code there (a release store, no address of a byte in one
+//! instruction), no machine here could test it, and an exchange takes no longer than a store release where LSE's atomic
+//! instructions work on the near cache.
+
+use super::{rseq, wait};
+use crate::{Clock, Deadline, Native, Ns, Platform};
+use core::sync::atomic::{AtomicIsize, AtomicU32, AtomicU8, Ordering};
+use syscalls::{syscall, Sysno};
+
+/// Where the word is that points at the sequence under way, in bytes from the thread pointer; 0 while sequences refuse.
+static AREA: AtomicIsize = AtomicIsize::new(0);
+/// Whether `membarrier` may be called, and how many threads are about to.
+static GATE: AtomicU32 = AtomicU32::new(0);
+const OPEN: u32 = 1 << 31;
+
+/// For so long a thread that closes waits for those in [`settle`], at most, ns: a signal handler may have interrupted one.
+const LONGEST_CLOSING: Ns = 100_000_000;
+/// A sequence that runs takes a few ns, and one that does not run any more is aborted, ns.
+const LONGER_THAN_SEQUENCES: Ns = 10_000_000;
+
+fn membarrier(command: libc::membarrier_cmd) -> bool {
+    // SAFETY: takes numbers only.
+    unsafe { syscall!(Sysno::membarrier, command, 0, 0) }.is_ok()
+}
+
+/// Turns [`store_unless`] and [`settle`] on where the kernel and glibc offer what they need, which takes two system calls.
+/// Not called by two threads at once, nor while another one is in [`close`].
+pub fn open() {
+    // Relaxed: whoever has opened it before is this thread, or has synchronised with it.
+    if AREA.load(Ordering::Relaxed) != 0 {
+        return;
+    }
+    let Some(area) = rseq::sequence() else { return };
+    if !membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ) {
+        return;
+    }
+    // The first call comes before the first sequence: a thread that has found the gate closed has set its flag before it.
+    GATE.fetch_or(OPEN, Ordering::Relaxed);
+    if settle() {
+        AREA.store(area, Ordering::Relaxed);
+    }
+}
+
+/// Turns both off: on return no thread calls `membarrier` any more.
+pub fn close() {
+    // Relaxed: `settle` is a fence.
+    AREA.store(0, Ordering::Relaxed);
+    settle();
+    // ORDER(closed): Release pairs with the Acquires in `settle`; what sequences have stored is visible since the call above.
+    GATE.fetch_and(!OPEN, Ordering::Release);
+    let end = Deadline { clock: Clock::Monotonic, at: wait::now(Clock::Monotonic) + LONGEST_CLOSING };
+    // Acquire pairs with the Release at the end of `settle`; the system call came before it.
+    Native::spin_map_until(end, || (GATE.load(Ordering::Acquire) == 0).then_some(()));
+}
+
+/// Forgets the threads that are in [`settle`]: the child of a fork has none.
+pub fn enter_child() {
+    GATE.fetch_and(OPEN, Ordering::Relaxed);
+}
+
+/// See [`Platform::settle`].
+pub fn settle() -> bool {
+    // ORDER(closed): Acquire, here and below, pairs with the Release that closes the gate.
+    if GATE.load(Ordering::Acquire) & OPEN == 0 {
+        return false;
+    }
+    if GATE.fetch_add(1, Ordering::Acquire) & OPEN == 0 {
+        GATE.fetch_sub(1, Ordering::Release);
+        return false;
+    }
+    let settled = membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ);
+    // Release pairs with the Acquire at the end of `close`.
+    GATE.fetch_sub(1, Ordering::Release);
+    if !settled {
+        give_up();
+    }
+    settled
+}
+
+/// The call has failed (a filter that was not seen to be installed, no memory in an old kernel): sequences are over by
+/// themselves in a moment.
+#[cold]
+fn give_up() {
+    AREA.store(0, Ordering::SeqCst);
+    wait::nap(LONGER_THAN_SEQUENCES);
+    // ORDER(closed): Release as in `close`.
+    GATE.fetch_and(!OPEN, Ordering::Release);
+}
+
+/// See [`Platform::store_unless`].
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub fn store_unless(flag: &AtomicU8, word: &AtomicU8, value: u8) -> bool {
+    // Relaxed: the sequence looks again.
+    let area = AREA.load(Ordering::Relaxed);
+    if area == 0 {
+        return false;
+    }
+    // SAFETY: `area` is where the kernel looks for the sequence that this thread is in; the descriptor lasts as long as the
+    // program, because the library is never unloaded. Flag and word are valid. Loads and stores of x86 are Acquire and
+    // Release, and the compiler moves no access across the block.
+    unsafe {
+        core::arch::asm!(
+            // struct rseq_cs: version and flags, where the sequence begins, how long it is, where it is aborted.
+            ".pushsection .data.rel.ro.lockswap_rseq, \"aw\", @progbits",
+            ".balign 32",
+            "22: .long 0, 0",
+            ".quad 33f, 44f - 33f, 55f",
+            ".popsection",
+            "lea {descriptor}, [rip + 22b]",
+            "mov qword ptr fs:[{area}], {descriptor}",
+            "33:",
+            "cmp qword ptr [rip + {area_now}], {area}",
+            "jne {refused}",
+            "cmp byte ptr [{flag}], 0",
+            "jne {refused}",
+            "mov byte ptr [{word}], {value}",
+            "44:",
+            // The kernel asks for the signature before the handler, which glibc has registered; as part of an instruction
+            // that does not exist (ud1) it also stops whoever runs into it.
+            ".pushsection .text.unlikely.lockswap_rseq, \"ax\", @progbits",
+            ".byte 0x0f, 0xb9, 0x3d",
+            ".long 0x53053053",
+            "55: jmp {refused}",
+            ".popsection",
+            descriptor = out(reg) _,
+            area = in(reg) area,
+            area_now = sym AREA,
+            flag = in(reg) flag.as_ptr(),
+            word = in(reg) word.as_ptr(),
+            value = in(reg_byte) value,
+            refused = label { return false },
+            options(nostack),
+        );
+    }
+    true
+}
+
+/// See [`Platform::store_unless`]; off here.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+pub fn store_unless(_: &AtomicU8, _: &AtomicU8, _: u8) -> bool {
+    false
+}
