@@ -1,6 +1,6 @@
 //! The simulated machine as a platform.
 
-use crate::engine::{self, access, range, schedule, spin};
+use crate::engine::{self, access, range, schedule, settling, spin};
 use crate::machine::Ps;
 use crate::word::{self, At, Memory, Place};
 use lockswap_platform::window::LONGEST;
@@ -243,6 +243,24 @@ impl Platform for Sim {
 
     fn thread() -> usize {
         engine::current() as usize + 1
+    }
+
+    fn store_unless(flag: &Word<u8>, word: &Word<u8>, value: u8) -> bool {
+        if engine::is_running() {
+            return settling::store_unless(flag.place(), word.place(), value.into());
+        }
+        let stores = flag.load(Ordering::Relaxed) == 0;
+        if stores {
+            word.store(value, Ordering::Release);
+        }
+        stores
+    }
+
+    fn settle() -> bool {
+        if engine::is_running() {
+            settling::interrupt_all();
+        }
+        true
     }
 
     fn slots(table: SharedTable) -> &'static [Word<usize>] {

@@ -7,7 +7,14 @@
 use toml::{Table, Value};
 
 /// Parameters that a machine file may leave out, with their defaults.
-const DEFAULTS: [(&str, &str, f64); 2] = [("fabric", "jitter", 0.1), ("scheduler", "start", 2000.0)];
+const DEFAULTS: [(&str, &str, f64); 6] = [
+    ("fabric", "jitter", 0.1),
+    ("scheduler", "start", 2000.0),
+    ("scheduler", "settle", 150.0),
+    ("scheduler", "interrupt", 850.0),
+    ("scheduler", "interrupt_each", 100.0),
+    ("scheduler", "interrupted", 170.0),
+];
 /// The sections with numbers that the model is made of.
 const SECTIONS: [&str; 4] = ["latency", "core", "fabric", "scheduler"];
 /// Words of comments about numbers without a source.

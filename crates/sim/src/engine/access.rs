@@ -33,7 +33,7 @@ fn fetch(index: usize, sent: Ps) {
 }
 
 /// Waits until the current thread's stores have been served.
-fn wait_for_stores() {
+pub(super) fn wait_for_stores() {
     if engine().drains() {
         leave();
     }
@@ -162,6 +162,11 @@ pub fn load(place: Place) -> u64 {
 /// Writes, through the store buffer.
 pub fn store(place: Place, value: u64) {
     settle();
+    begin_to_store(place, value);
+}
+
+/// The same at a time before which nothing else happens.
+pub(super) fn begin_to_store(place: Place, value: u64) {
     if engine().begin_store(place, value) {
         wait_for_stores();
     }

@@ -13,6 +13,7 @@ mod random;
 pub mod range;
 mod requests;
 pub mod schedule;
+pub mod settling;
 pub mod spin;
 mod stores;
 
@@ -98,6 +99,10 @@ pub struct Thread {
     yielded: bool,
     pub watched: Vec<(u32, u32)>,
     timed_out: bool,
+    /// How many of its stores have waited, and have been served.
+    pub served: u64,
+    /// How often it has lost its CPU, or has been interrupted.
+    pub interruptions: u64,
     /// When it asked for the line that it has waited for.
     pub asked: Ps,
     /// How far it looks ahead.

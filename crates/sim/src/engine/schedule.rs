@@ -54,6 +54,8 @@ impl Engine {
             yielded: false,
             watched: Vec::new(),
             timed_out: false,
+            served: 0,
+            interruptions: 0,
             asked: 0,
             ahead: super::overlap::Ahead::default(),
             place: None,
@@ -123,6 +125,7 @@ impl Engine {
         let now = self.now;
         let state = &mut self.threads[thread as usize];
         state.on_cpu = false;
+        state.interruptions += 1;
         if let Some(at) = state.event_at.take() {
             state.remaining = Some(at.saturating_sub(now));
             state.token = state.token.wrapping_add(1);
@@ -133,6 +136,17 @@ impl Engine {
         state.current = NOBODY;
         state.token = state.token.wrapping_add(1);
         cpu
+    }
+
+    /// The thread that has `cpu`, or nobody.
+    pub(super) fn thread_on(&self, cpu: u32) -> u32 {
+        self.cpus[cpu as usize].current
+    }
+
+    /// Takes its CPU from a thread that has one, and gives it back after `time`.
+    pub(super) fn interrupt(&mut self, thread: u32, time: Ps) {
+        let cpu = self.switch_out(thread);
+        self.switch_in(thread, cpu, time);
     }
 
     /// A CPU without a thread takes the next one.

@@ -48,6 +48,7 @@ impl Engine {
     /// Serves the oldest store in the buffer of `thread`: its line is free.
     pub(super) fn commit_first_store(&mut self, thread: u32) {
         let Some((index, place, sent)) = self.threads[thread as usize].stores.pop_front() else { return };
+        self.threads[thread as usize].served += 1;
         let line = &mut self.lines[index as usize];
         let found = line.pending.iter().position(|p| p.thread == thread && p.address == place.address);
         let Some(position) = found else { return };

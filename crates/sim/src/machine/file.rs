@@ -258,6 +258,18 @@ pub struct Scheduler {
     pub unpark: f64,
     /// From the wake-up to the first instruction on an idle CPU, ns.
     pub wake: f64,
+    /// The system call that settles conditional stores (`membarrier`), while no other thread of the process runs, ns.
+    #[serde(default = "usual_settle")]
+    pub settle: f64,
+    /// What it takes longer where another one runs: to interrupt its CPU and hear that it has been interrupted, ns.
+    #[serde(default = "usual_interrupt")]
+    pub interrupt: f64,
+    /// What it takes longer for each further CPU, ns.
+    #[serde(default = "usual_interrupt_each")]
+    pub interrupt_each: f64,
+    /// How long an interrupt keeps a CPU from its thread, ns.
+    #[serde(default = "usual_interrupted")]
+    pub interrupted: f64,
     /// A timer fires this much late, ns.
     pub timer_slack: f64,
     /// Whether threads move to idle CPUs.
@@ -282,6 +294,26 @@ fn usual_clock() -> f64 {
 
 fn usual_start() -> f64 {
     2000.0
+}
+
+/// As measured on two CPUs of an Intel server.
+fn usual_settle() -> f64 {
+    150.0
+}
+
+/// As above.
+fn usual_interrupt() -> f64 {
+    850.0
+}
+
+/// A guess: the kernel writes to a line of each CPU's queue, which is in that CPU's cache.
+fn usual_interrupt_each() -> f64 {
+    100.0
+}
+
+/// The median on two CPUs of an AMD EPYC: 170.
+fn usual_interrupted() -> f64 {
+    170.0
 }
 
 fn one() -> u32 {
