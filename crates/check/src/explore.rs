@@ -18,6 +18,7 @@ impl Faults for Mutated {
         let wait = match what {
             Omission::Spin => Wait::Spin,
             Omission::Unpark => Wait::Unpark,
+            Omission::Settle => Wait::Settle,
         };
         mutation::skips(wait, at)
     }

@@ -1,4 +1,4 @@
-//! Mutants: the lock's own code, with one memory order weakened or one wait left out.
+//! Mutants: the lock's own code, with one memory order weakened, or one wait, wake-up or call of `settle` left out.
 //!
 //! No source is changed: the platforms that check locks see the place in the source of every access and of every wait, and
 //! treat one of them differently.
@@ -43,6 +43,8 @@ pub enum Wait {
     Spin,
     /// Sleepers are not woken.
     Unpark,
+    /// Conditional stores that have begun are not settled.
+    Settle,
 }
 
 /// What a mutant does differently.
@@ -52,7 +54,7 @@ pub enum Change {
     DropAcquire,
     /// Writes without Release.
     DropRelease,
-    /// Does not wait, or does not wake.
+    /// Does not wait, does not wake, or does not settle.
     Skip(Wait),
 }
 
@@ -63,6 +65,7 @@ impl fmt::Display for Change {
             Change::DropRelease => "without Release",
             Change::Skip(Wait::Spin) => "does not wait",
             Change::Skip(Wait::Unpark) => "does not wake",
+            Change::Skip(Wait::Settle) => "does not settle",
         })
     }
 }

@@ -204,7 +204,6 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// sets the flag, calls [`Platform::settle`], and looks at the word again. Either it finds the word free, or the releaser
     /// finds the flag set.
     #[inline(always)]
-    #[track_caller]
     fn store_unless(flag: &Self::U8, word: &Self::U8, value: u8) -> bool {
         let _ = (flag, word, value);
         false
@@ -216,7 +215,6 @@ pub trait Platform: Sized + Send + Sync + 'static {
     ///
     /// False: the platform does not offer it, or no longer. Then no call of [`Platform::store_unless`] in any thread stores
     /// any more, and this thread sees the stores of earlier ones. It does not order what this thread does.
-    #[track_caller]
     fn settle() -> bool {
         false
     }

@@ -23,6 +23,9 @@ enum Op {
     Swap(usize, u32),
     Exchange(usize, u32, u32),
     Add(usize, u32),
+    /// Stores in the second word if the first one is 0.
+    StoreUnless(usize, usize, u32),
+    Interrupt,
     /// Waits until the word has the value.
     Await(usize, u32),
     /// Waits until it has changed the word from the first to the second value.
@@ -69,7 +72,7 @@ impl Random {
     /// Plain accesses, waits and sleeps: what [`plainly`] knows.
     fn plain(&mut self) -> Op {
         let (word, value, other) = (self.word(), self.value(), self.value());
-        match self.below(12) {
+        match self.below(15) {
             0 | 1 => Op::Load(word),
             2 | 3 => Op::Store(word, value),
             4 => Op::Swap(word, value),
@@ -79,6 +82,8 @@ impl Random {
             8 => Op::AwaitExchange(word, value, other),
             9 => Op::Park(word, 0),
             10 => Op::Park(word, value),
+            11 | 12 => Op::StoreUnless(word, self.word(), value),
+            13 => Op::Interrupt,
             _ => Op::Unpark(word, 1 + value),
         }
     }
@@ -127,6 +132,12 @@ fn note(thread: usize, value: u64) {
     SEEN.with_borrow_mut(|seen| seen[thread].push(value));
 }
 
+/// The lowest byte of a word, which has all of the small values here.
+fn byte(word: &Word) -> &<Explore as Platform>::U8 {
+    // SAFETY: both are transparent wrappers of the integer, which has its lowest byte first.
+    unsafe { &*std::ptr::from_ref(word).cast() }
+}
+
 fn perform(thread: usize, op: Op, words: &[Word], data: &Data, threads: usize) {
     let word = |number: usize| &words[number % words.len()];
     let soon = || Deadline { clock: Clock::Monotonic, at: Explore::<explore::Faithful>::now(Clock::Monotonic) + 5 };
@@ -143,6 +154,8 @@ fn perform(thread: usize, op: Op, words: &[Word], data: &Data, threads: usize) {
             Err(found) => found.into(),
         },
         Op::Add(w, value) => word(w).fetch_add(value, SeqCst).into(),
+        Op::StoreUnless(flag, w, value) => P::store_unless(byte(word(flag)), byte(word(w)), value as u8).into(),
+        Op::Interrupt => P::settle().into(),
         Op::Await(w, value) => P::spin_map(|| (word(w).load(SeqCst) == value).then_some(7)),
         Op::AwaitExchange(w, from, to) => P::spin_map(|| word(w).compare_exchange(from, to, SeqCst).ok()).into(),
         Op::AwaitEither(w, x, value) => P::spin_map(|| {
@@ -235,6 +248,10 @@ fn plainly(program: &Program, words: usize) -> BTreeSet<Outcome> {
         /// The word each thread sleeps on, in the order of falling asleep.
         asleep: Vec<(usize, usize)>,
         memory: Vec<u32>,
+        /// Threads that have looked for a conditional store.
+        looked: Vec<bool>,
+        /// Those of them that have been interrupted since.
+        interrupted: Vec<bool>,
         seen: Outcome,
     }
     fn step(program: &Program, state: &State, thread: usize) -> Option<State> {
@@ -244,6 +261,12 @@ fn plainly(program: &Program, words: usize) -> BTreeSet<Outcome> {
         }
         let mut after = state.clone();
         let count = after.memory.len();
+        if let (Op::StoreUnless(flag, ..), false) = (*op, state.looked[thread]) {
+            if after.memory[flag % count] == 0 {
+                after.looked[thread] = true;
+                return Some(after);
+            }
+        }
         let seen = match *op {
             Op::Load(w) => after.memory[w % count].into(),
             Op::Store(w, value) => {
@@ -259,6 +282,18 @@ fn plainly(program: &Program, words: usize) -> BTreeSet<Outcome> {
             Op::Add(w, value) => {
                 after.memory[w % count] += value;
                 (after.memory[w % count] - value).into()
+            }
+            Op::StoreUnless(_, w, value) => {
+                let stores = std::mem::take(&mut after.looked[thread]) && !after.interrupted[thread];
+                after.interrupted[thread] = false;
+                if stores {
+                    after.memory[w % count] = value;
+                }
+                stores.into()
+            }
+            Op::Interrupt => {
+                after.interrupted.copy_from_slice(&after.looked);
+                1
             }
             Op::Await(w, value) if after.memory[w % count] == value => 7,
             Op::AwaitExchange(w, from, to) if after.memory[w % count] == from => {
@@ -316,6 +351,8 @@ fn plainly(program: &Program, words: usize) -> BTreeSet<Outcome> {
         next: vec![0; threads],
         asleep: Vec::new(),
         memory: vec![0; words],
+        looked: vec![false; threads],
+        interrupted: vec![false; threads],
         seen: vec![Vec::new(); threads + 1],
     };
     let mut all = BTreeSet::new();

@@ -13,6 +13,8 @@ pub const CLOCK: Place = 1;
 pub const ORDER: Place = 2;
 /// The numbers of addresses.
 pub const NUMBERS: Place = 3;
+/// Whether conditional stores that have begun may still happen.
+pub const SETTLING: Place = 4;
 /// Nothing that others touch.
 pub const NOWHERE: Place = 0;
 
@@ -78,7 +80,7 @@ impl Sleeper {
         const STACK_BYTES: usize = 1 << 20;
         let place = touch.place;
         let watched = before.watched.iter().position(|watched| *watched == place);
-        let is_fixed = place <= NUMBERS || (stack - STACK_BYTES..stack).contains(&(place & !QUEUE));
+        let is_fixed = place <= SETTLING || (stack - STACK_BYTES..stack).contains(&(place & !QUEUE));
         let name = match watched {
             _ if place == before.next => Name::Next,
             _ if place == queue(before.next) => Name::NextQueue,

@@ -14,6 +14,8 @@ pub enum Omission {
     Spin,
     /// Sleepers are not woken.
     Unpark,
+    /// Conditional stores are not settled.
+    Settle,
 }
 
 /// What is wrong with the machine, so that checks can be checked.
@@ -197,6 +199,16 @@ impl<F: Faults> Platform for Explore<F> {
 
     fn address<T>(place: &T) -> usize {
         execution::number_of((&raw const *place).addr())
+    }
+
+    #[track_caller]
+    fn store_unless(flag: &Word<u8>, word: &Word<u8>, value: u8) -> bool {
+        execution::store_unless(flag.place(), word.place(), value.into(), Location::caller())
+    }
+
+    #[track_caller]
+    fn settle() -> bool {
+        F::leaves_out(Omission::Settle, Location::caller()) || execution::interrupt_all(Location::caller())
     }
 
     fn slots(table: SharedTable) -> &'static [Word<usize>] {

@@ -24,6 +24,8 @@ pub enum Deed {
     Parks,
     Wakes { address: usize, woken: u16 },
     TimesOut,
+    Refuses,
+    Interrupts { in_vain: bool },
 }
 
 struct Step {
@@ -166,6 +168,9 @@ impl Names<'_> {
                 format!("wakes {} on {}", threads.join(" and "), self.word(address))
             }
             Deed::TimesOut => "its time is over".into(),
+            Deed::Refuses => "refuses to store, because it was interrupted".into(),
+            Deed::Interrupts { in_vain: false } => "settles stores: who has looked refuses".into(),
+            Deed::Interrupts { in_vain: true } => "settles stores: no longer allowed, all refuse".into(),
         }
     }
 }

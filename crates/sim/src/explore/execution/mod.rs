@@ -11,7 +11,9 @@ use crate::word::At;
 use lockswap_platform::Ns;
 pub use run::{execute, run};
 use std::cell::Cell;
-pub use step::{choose, gone, guarded, load, moment, now, number_in, number_of, order, update};
+pub use step::{
+    choose, gone, guarded, interrupt_all, load, moment, now, number_in, number_of, order, store_unless, update,
+};
 pub use wait::{begin_condition, end_condition, forget_wait, park, settle, sleep, wait_for_change, waits_since, wake};
 
 /// Virtual threads at a time.
@@ -95,6 +97,10 @@ pub struct Engine {
     /// Threads that have come to rest.
     tickets: u64,
     moments: u64,
+    /// How often all threads have been interrupted.
+    interrupts: u32,
+    /// Conditional stores do not happen any more.
+    refuses: bool,
     gone: Vec<(usize, usize)>,
     /// What has been asked for its address, in the order of the first question.
     places: Vec<usize>,
@@ -136,6 +142,8 @@ impl Engine {
             clock: START,
             tickets: 0,
             moments: 0,
+            interrupts: 0,
+            refuses: false,
             gone: Vec::new(),
             places: Vec::new(),
             stop: None,
@@ -151,6 +159,8 @@ impl Engine {
         self.clock = START;
         self.tickets = 0;
         self.moments = 0;
+        self.interrupts = 0;
+        self.refuses = false;
         self.gone.clear();
         self.places.clear();
         self.stop = None;

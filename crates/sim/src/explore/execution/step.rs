@@ -2,7 +2,7 @@
 
 use super::{current, engine, running, Engine, State};
 use crate::coroutines::leave;
-use crate::explore::footprint::{Place, CLOCK, NOWHERE, NUMBERS, ORDER};
+use crate::explore::footprint::{Place, CLOCK, NOWHERE, NUMBERS, ORDER, SETTLING};
 use crate::explore::trace::Deed;
 use crate::explore::Search;
 use crate::word::{At, Place as Word};
@@ -76,7 +76,18 @@ pub fn load(word: Word, at: At) -> u64 {
 /// Writes what `f` makes of the word's value, if anything; the value before. `reads`: whether the source asks for that.
 #[inline]
 pub fn update(word: Word, at: At, reads: bool, f: impl FnOnce(u64) -> Option<u64>) -> u64 {
-    let engine = access(word.address, at);
+    change(access(word.address, at), word, at, reads, f)
+}
+
+/// The same within a step that has begun.
+#[inline]
+fn change(
+    engine: Option<&'static mut Engine>,
+    word: Word,
+    at: At,
+    reads: bool,
+    f: impl FnOnce(u64) -> Option<u64>,
+) -> u64 {
     let old = word.read();
     let new = f(old);
     if let Some(new) = new {
@@ -90,6 +101,46 @@ pub fn update(word: Word, at: At, reads: bool, f: impl FnOnce(u64) -> Option<u64
         }
     }
     old
+}
+
+/// Looks at `flag`, and in a further step stores `value` in `word` if it was 0, unless all threads have been interrupted in
+/// between; whether it has stored. As a rarity it refuses for no reason, as a thread does on hardware that has lost its CPU.
+#[inline]
+pub fn store_unless(flag: Word, word: Word, value: u64, at: At) -> bool {
+    let engine = access(flag.address, at);
+    let seen = flag.read();
+    let interrupts = engine.map(|engine| {
+        engine.touch(flag.address, false);
+        engine.touch(SETTLING, false);
+        engine.note(Deed::Reads { word: flag, value: seen }, at);
+        engine.interrupts
+    });
+    if seen != 0 {
+        return false;
+    }
+    let mut engine = access(word.address, at);
+    if let Some(engine) = &mut engine {
+        // The word as well, although a thread that has been interrupted leaves it alone: else an interrupt would make this
+        // step independent of others that it depends on, and executions would be lost.
+        engine.touch(word.address, true);
+        engine.touch(SETTLING, false);
+        if Some(engine.interrupts) != interrupts || engine.refuses || engine.rarity() {
+            engine.note(Deed::Refuses, at);
+            return false;
+        }
+    }
+    change(engine, word, at, false, |_| Some(value));
+    true
+}
+
+/// Interrupts all threads, so that no [`store_unless`] stores any more that has looked. As a rarity that is forbidden from
+/// now on, and no later one stores either; whether it is still allowed.
+pub fn interrupt_all(at: At) -> bool {
+    let Some(engine) = step(SETTLING) else { return true };
+    engine.interrupts += 1;
+    engine.refuses |= engine.rarity();
+    engine.note(Deed::Interrupts { in_vain: engine.refuses }, at);
+    !engine.refuses
 }
 
 /// Uses memory that a lock protects, which takes time: `check` looks for others at its beginning and at its end.
