@@ -3,6 +3,7 @@
 
 mod awaits;
 mod memory;
+mod settling;
 
 use crate::mutation::{self, Wait};
 use lockswap_conformance::small::Stage;
@@ -24,7 +25,7 @@ use std::time::{Duration, Instant};
 /// order what no lock orders.
 ///
 /// A sleeper may wake up for no reason, except in scenarios that say [`Stage::sleep_soundly`]: there it sleeps until it is
-/// woken. Waits have to end: see [`awaits`]. Memory that a scenario says is [`Stage::gone`] must not be accessed: see
+/// woken. Waits have to end: see [`awaits`]. Conditional stores: see [`settling`]. Memory that a scenario says is [`Stage::gone`] must not be accessed: see
 /// [`memory`].
 pub struct Weak;
 
@@ -383,6 +384,22 @@ impl Platform for Weak {
     fn address<T>(place: &T) -> usize {
         128 * PLACES.with_borrow_mut(|places| number_in(places, (&raw const *place).addr()))
     }
+    #[track_caller]
+    fn store_unless(flag: &WeakU8, word: &WeakU8, value: u8) -> bool {
+        let _sequence = settling::begin();
+        let stores = flag.load(Ordering::Relaxed) == 0;
+        if stores {
+            word.store(value, Ordering::Release);
+        }
+        stores
+    }
+    #[track_caller]
+    fn settle() -> bool {
+        if !mutation::skips(Wait::Settle, Location::caller()) {
+            settling::settle();
+        }
+        true
+    }
     fn slots(table: SharedTable) -> &'static [WeakUsize] {
         let table: &Vec<WeakUsize> = match table {
             SharedTable::Waiters => &WAITERS,
@@ -545,6 +562,7 @@ pub fn explore(preemptions: Option<usize>, most: u64, time: Duration, scenario: 
             // the threads begin: loom goes back to the first one of an execution to let another thread begin.
             assert_eq!(WAITERS.len(), READERS.len());
             std::hint::black_box(&*QUEUES);
+            settling::make();
             scenario();
         });
     }));

@@ -406,6 +406,20 @@ fn the_reduced_search_sees_what_the_full_one_sees() {
     assert!(compared > count * 9 / 10 && reduced_executions < full_executions / 3);
 }
 
+#[test]
+fn a_conditional_store_is_seen_to_happen_and_to_be_refused() {
+    let seen = |program: &Program, rarities| {
+        let all = outcomes(program, 2, bounds(None, rarities)).expect("short programs").0;
+        all.iter().map(|outcome| (outcome[0][0], outcome[1].first().copied())).collect::<Vec<_>>()
+    };
+    let store = vec![Op::StoreUnless(0, 1, 2)];
+    let (alone, settled) = (vec![store.clone(), Vec::new()], vec![store, vec![Op::Interrupt]]);
+    assert_eq!(seen(&alone, 0), [(1, None)]);
+    assert_eq!(seen(&alone, 1), [(0, None), (1, None)], "for no reason");
+    assert_eq!(seen(&settled, 0), [(0, Some(1)), (1, Some(1))], "interrupted or not");
+    assert_eq!(seen(&settled, 1), [(0, Some(0)), (0, Some(1)), (1, Some(0)), (1, Some(1))], "or forbidden");
+}
+
 /// What ends an execution is found by both searches, or by neither.
 #[test]
 fn the_reduced_search_fails_where_the_full_one_fails() {

@@ -63,6 +63,11 @@ pub fn begin(count: usize) {
     THREADS.set(vec![Thread::default(); count]);
 }
 
+/// How many threads there are.
+pub fn threads() -> usize {
+    THREADS.with_borrow(Vec::len)
+}
+
 /// A word has got another value, or something else has happened that may end a wait.
 pub fn note_change() {
     CHANGES.set(CHANGES.get() + 1);
