@@ -130,6 +130,15 @@ fn routes() -> Vec<Subject> {
     subjects
 }
 
+/// The default lock with bounds of next to nothing: sleepers are called and the lock is claimed at once, and a single
+/// careful release ends being careful.
+fn autos() -> Vec<Subject> {
+    use lockswap_locks::auto::lock::AutoLock;
+
+    type Auto<P> = AutoLock<P, 2, 0, 0, 1>;
+    vec![mutex!("auto", "bounds of 0 and 1", Auto)]
+}
+
 /// u-SCL, which gives up its slices.
 fn slices() -> Vec<Subject> {
     use lockswap_locks::shares::u_scl::{Published, Scl, Times};
@@ -341,6 +350,7 @@ fn short_waits() -> Vec<Subject> {
 pub fn all() -> Vec<Subject> {
     let mut all = catalogue();
     all.extend(routes());
+    all.extend(autos());
     all.extend(slices());
     all.extend(short_routes());
     all.extend(short_waits());

@@ -5,6 +5,8 @@
 pub enum Family {
     /// glibc's own implementation.
     Native,
+    /// The default lock, which takes something of most others.
+    Auto,
     /// All waiters watch one word.
     Flat,
     /// Waiters form a queue and each watches its own word.
@@ -30,6 +32,7 @@ impl Family {
     pub const fn name(self) -> &'static str {
         match self {
             Family::Native => "native",
+            Family::Auto => "auto",
             Family::Flat => "flat",
             Family::Queue => "queue",
             Family::Numa => "numa",
@@ -46,6 +49,7 @@ impl Family {
     pub const fn meaning(self) -> &'static str {
         match self {
             Family::Native => "glibc's own",
+            Family::Auto => "few threads compete, the others sleep until they are called",
             Family::Flat => "all waiters watch one word, or an array of them",
             Family::Queue => "waiters form a queue and each watches its own word",
             Family::Numa => "waiters of the holder's NUMA node go first, within bounds",

@@ -6,6 +6,7 @@
 
 pub mod adaptive;
 pub mod asymmetric;
+pub mod auto;
 pub mod flat;
 pub mod info;
 pub mod line;

@@ -72,6 +72,7 @@ macro_rules! for_each_lock {
     ($callback:ident) => {
         $callback! {
             mutex {
+                "auto" => $crate::auto::lock::Auto,
                 "futex" => $crate::flat::futex::Futex,
                 "ttas" => $crate::flat::ttas::Ttas,
                 "backoff" => $crate::flat::backoff::Backoff,

@@ -133,8 +133,11 @@ pub fn store_unless(flag: &AtomicU8, word: &AtomicU8, value: u8) -> bool {
             ".quad 33f, 44f - 33f, 55f",
             ".popsection",
             "lea {descriptor}, [rip + 22b]",
-            "mov qword ptr fs:[{area}], {descriptor}",
             "33:",
+            // The kernel leaves the word as it is unless it takes the CPU from the thread, so that it need not be written
+            // each time: an atomic instruction that follows would wait for that store, too.
+            "cmp qword ptr fs:[{area}], {descriptor}",
+            "jne 66f",
             "cmp qword ptr [rip + {area_now}], {area}",
             "jne {refused}",
             "cmp byte ptr [{flag}], 0",
@@ -147,6 +150,8 @@ pub fn store_unless(flag: &AtomicU8, word: &AtomicU8, value: u8) -> bool {
             ".byte 0x0f, 0xb9, 0x3d",
             ".long 0x53053053",
             "55: jmp {refused}",
+            "66: mov qword ptr fs:[{area}], {descriptor}",
+            "jmp 33b",
             ".popsection",
             descriptor = out(reg) _,
             area = in(reg) area,

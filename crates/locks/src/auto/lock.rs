@@ -1,0 +1,403 @@
+//! Auto, the default lock: a byte that running threads may take, one waiter that competes with them, a queue behind it,
+//! and waiters that sleep until they are called.
+//!
+//!   held: FREE | HELD                     the lock proper: whoever exchanges it holds the lock
+//!   queue -----------------------------+
+//!   [A candidate]->[B]->[C]            an MCS queue; its head alone competes for `held`, the others spin for a while
+//!                    \ sleepers: [S]->[T]->[U]     those that have gone to sleep; the candidate has the list
+//!
+//! A newcomer takes a free lock at once. Else it joins the queue, whose head is the *candidate*: it looks whether the
+//! lock is free, with pauses that grow, so that a holder which comes back at once finds the lock undisturbed in its
+//! cache. When the candidate has the lock, it makes the next waiter that does not sleep the candidate; those that do are
+//! set aside. If all sleep, the queue is left empty: whoever finds the lock held meanwhile becomes the candidate and gets
+//! the sleepers, and only if nobody does, the holder wakes one as it releases. The one that wakes queues again. So few
+//! threads circulate when there are more than the lock, or the CPUs, can serve (Dice: EuroSys 2017), nobody waits for a
+//! thread to wake up, and a wake-up takes no time of a critical section. For fairness a candidate calls one sleeper ahead
+//! of time every `TURN` or more seldom ([`Sleepers`]); one that has waited for `GRACE` pauses no more, and claims the lock
+//! as it goes to sleep: then no newcomer may take it.
+//!
+//! **A release is one plain store**, although waiters sleep: [`Platform::store_unless`] frees the lock unless `alert`
+//! says that somebody must be looked after, and its last access is that store, because the lock's memory may be gone
+//! then.
+//!
+//! | alert   | set by                                    | the holder, before it releases ...                  | cleared by |
+//! |---------|-------------------------------------------|-----------------------------------------------------|------------|
+//! | CAREFUL | a candidate that is about to sleep, before it calls [`Platform::settle`] | exchanges `held`, which tells whether to wake it | a holder that has the seat, after `CALM` releases that found nobody asleep |
+//! | LOOK    | the holder that has left the queue empty  | calls a sleeper, if the queue is still empty        | that release |
+//!
+//! No wake-up is lost. *The candidate* sees to it that CAREFUL is set, then settles: a release that was under way has
+//! stored, and the candidate finds the lock free; every later one exchanges `held`, and finds ASLEEP there, or comes before
+//! it is written, and then the candidate cannot write it. CAREFUL is cleared by a thread that has the candidate's place, the
+//! *seat*, so that nobody is about to sleep. *Waiters in the queue*: there is a candidate, and it makes the next one the
+//! candidate. *Sleepers*: somebody has them, the candidate, a thread that has been called, or the queue word, and then the
+//! lock is held with LOOK.
+//!
+//! Fairness: long-term. Space: two words. Hand-off: the candidate sees the lock free.
+//!
+//! Not published. The parts are: test-and-set in front of a queue (fissile locks, Dice, Kogan: NETYS 2020), a head that
+//! competes, and waiters of one NUMA node brought together (ShflLock, Kashyap et al.: SOSP 2019), waiters set aside
+//! (Malthusian locks, Dice: EuroSys 2017), asymmetric fences (Linux' membarrier and restartable sequences).
+
+use super::queue::{Node, Turn};
+use super::sleepers::{Sleepers, Wake};
+use crate::info::{Asks, ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};
+use crate::parameters::{spins, Default, Parameter, Parameters, Setting, Values, SPIN};
+use crate::{IsHeld, RawLock, TimedLock, TryLock};
+use core::ptr::null_mut;
+use lockswap_platform::{AtomicInt, AtomicPtrCell, Ns, Ordering, Platform};
+
+/// | held           | lock | candidate                          | who may take it    |
+/// |----------------|------|------------------------------------|--------------------|
+/// | FREE           | free | none, or awake, or being woken     | everybody          |
+/// | HELD           | held | none, or awake, or being woken     | nobody             |
+/// | + ASLEEP       | held | sleeps, or is about to             | nobody             |
+/// | + CLAIMED      | held | the same, and has waited for long  | nobody             |
+/// | CLAIMED        | free | being woken                        | the candidate      |
+const FREE: u8 = 0;
+const HELD: u8 = 1;
+const ASLEEP: u8 = 2;
+const CLAIMED: u8 = 4;
+
+/// Bits of `alert`, see above.
+const CAREFUL: u8 = 1;
+const LOOK: u8 = 2;
+
+/// `sleep`: the candidate may sleep.
+const SLEEPS: u32 = 1;
+const WOKEN: u32 = 0;
+
+/// A bit of the queue word: the queue is empty, and this is the first of the sleepers that a candidate has left.
+const LEFT: usize = 1;
+
+/// The first pause of a candidate: where sections are short, it gives the holder some of them.
+const SHORTEST: u32 = 8;
+/// Its longest pause: 10 to 40 us.
+const LONGEST: u32 = 1024;
+/// A candidate looks for so many times as long as a waiter in the queue before it sleeps.
+const LOOKS: u32 = 4;
+
+/// The lock. A candidate brings a waiter of its own node forward if it is among the next `NEAR`; sleepers are called
+/// every `TURN` ns; a candidate that has waited for `GRACE` ns insists; after `CALM` careful releases without a
+/// need the next ones are plain stores.
+#[repr(C)]
+pub struct AutoLock<P: Platform, const NEAR: u32, const TURN: Ns, const GRACE: Ns, const CALM: u8> {
+    held: P::U8,
+    alert: P::U8,
+    /// Careful releases in a row that found nobody asleep. The holder's.
+    calm: P::U8,
+    sleep: P::U32,
+    /// The last waiter of the queue, null, or with the bit LEFT the first sleeper.
+    queue: P::Ptr<Node<P>>,
+}
+
+/// The lock as it is used.
+pub type Auto<P> = AutoLock<P, 16, 50_000, 200_000, 32>;
+
+/// The queue word of an empty queue.
+fn left<P: Platform>(first_sleeper: *mut Node<P>) -> *mut Node<P> {
+    if first_sleeper.is_null() {
+        return null_mut();
+    }
+    first_sleeper.map_addr(|address| address | LEFT)
+}
+
+/// The sleepers of an empty queue; nothing if it is not empty, or if there are none.
+fn sleepers_left<P: Platform>(queue: *mut Node<P>) -> Option<*mut Node<P>> {
+    (queue.addr() & LEFT != 0).then(|| queue.map_addr(|address| address & !LEFT))
+}
+
+impl<P: Platform, const NEAR: u32, const TURN: Ns, const GRACE: Ns, const CALM: u8>
+    AutoLock<P, NEAR, TURN, GRACE, CALM>
+{
+    #[inline]
+    fn acquire_free(&self) -> bool {
+        // ORDER(hand-off): Acquire pairs with the Release of a release.
+        self.held.try_change(FREE, HELD, Ordering::Acquire)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_contended(&self) {
+        let since = P::instant();
+        let (mut sleepers, mut was_called) = (Sleepers::NONE, false);
+        loop {
+            let node = Node::<P>::new(since, was_called);
+            // ORDER(enqueue): Release publishes the node to its successor, whose swap acquires it.
+            // ORDER(seat): Acquire pairs with the Release of who left the queue empty; passes on the sleepers.
+            let before = self.queue.swap(node.address(), Ordering::AcqRel);
+            if let Some(first) = sleepers_left(before) {
+                // SAFETY: left with the queue, whose head is this thread now.
+                sleepers.append(unsafe { Sleepers::beginning_with(first) });
+            } else if !before.is_null() {
+                // SAFETY: it waits for its `next` before it leaves the queue.
+                let (turn, given) = unsafe { node.wait_behind(before, spins::<P>()) };
+                sleepers.append(given);
+                if let Turn::Called = turn {
+                    was_called = true;
+                    continue;
+                }
+            }
+            return self.compete(&node, sleepers);
+        }
+    }
+
+    /// Acquires the lock as the candidate, and lets another waiter take that place.
+    fn compete(&self, me: &Node<P>, mut sleepers: Sleepers<P>) {
+        let since = P::instant();
+        sleepers.call_in_turn(since, Setting::Promote.time::<P>(TURN)).wake();
+        let grace = Setting::Grace.time::<P>(GRACE);
+        let near = Setting::Near.number::<P>(NEAR);
+        if near > 0 && !P::has_one_node() {
+            me.prefer_neighbour(near, since.saturating_sub(grace));
+        }
+        while !self.watch(since, grace) {
+            self.sleep(P::instant().saturating_sub(since) >= grace);
+        }
+        self.calm_down();
+        self.leave_seat(me, sleepers);
+    }
+
+    /// Makes another waiter the candidate, or leaves the queue empty. The caller holds the lock.
+    fn leave_seat(&self, me: &Node<P>, sleepers: Sleepers<P>) {
+        let heir = me.pass_on(&self.queue, sleepers, |first| {
+            if !first.is_null() {
+                // Relaxed, like the looks of the holder at its own bit.
+                self.alert.fetch_or(LOOK, Ordering::Relaxed);
+            }
+            left(first)
+        });
+        heir.wake();
+    }
+
+    /// Looks for a while whether the lock is free, and returns whether it has acquired it.
+    fn watch(&self, since: Ns, grace: Ns) -> bool {
+        let longest = Setting::Longest.number::<P>(LONGEST);
+        let most = LOOKS.saturating_mul(spins::<P>());
+        let mut pause = Setting::Shortest.number::<P>(SHORTEST).min(longest);
+        let (mut spent, mut insists) = (0_u32, false);
+        let outcome = P::spin_map_bounded(most, || {
+            // Relaxed: the exchange decides.
+            let held = self.held.load(Ordering::Relaxed);
+            // ORDER(hand-off): as in `acquire_free`. CLAIMED is this candidate's.
+            if held & HELD == 0 && self.held.compare_exchange(held, HELD, Ordering::Acquire).is_ok() {
+                return Some(true);
+            }
+            if spent >= most {
+                return Some(false);
+            }
+            insists = insists || P::instant().saturating_sub(since) > grace;
+            if !insists {
+                P::relax(pause);
+                spent = spent.saturating_add(pause);
+                pause = (pause + pause.div_ceil(2)).min(longest);
+            }
+            None
+        });
+        outcome == Some(true)
+    }
+
+    /// Sleeps until the lock is released, and claims it or not.
+    fn sleep(&self, claims: bool) {
+        // Relaxed: a thread that had this place before, and cleared the bit, passed it on with the seat.
+        if self.alert.load(Ordering::Relaxed) & CAREFUL == 0 {
+            self.alert.fetch_or(CAREFUL, Ordering::Relaxed);
+            // From here on no release overwrites what this thread writes into `held`.
+            P::settle();
+        }
+        let asleep = if claims { HELD | ASLEEP | CLAIMED } else { HELD | ASLEEP };
+        // Relaxed: published by the exchange.
+        self.sleep.store(SLEEPS, Ordering::Relaxed);
+        // ORDER(asleep): Release pairs with the Acquire in `release_carefully`: its store to `sleep` comes after ours.
+        if self.held.compare_exchange(HELD, asleep, Ordering::Release).is_err() {
+            return;
+        }
+        // Relaxed: `watch` acquires.
+        while self.sleep.load(Ordering::Relaxed) == SLEEPS {
+            P::park(&self.sleep, SLEEPS, None);
+        }
+    }
+
+    /// Lets releases be plain stores again, if there have been enough that nobody needed to be careful. The caller holds
+    /// the lock and has the seat, so that nobody is in `sleep`.
+    fn calm_down(&self) {
+        // Relaxed, both: `calm` is the holder's own, CAREFUL that of who has the seat.
+        if self.calm.load(Ordering::Relaxed) >= CALM {
+            self.calm.store(0, Ordering::Relaxed);
+            self.alert.fetch_and(!CAREFUL, Ordering::Relaxed);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unlock_contended(&self) {
+        // Relaxed, as in `calm_down`.
+        if self.calm.load(Ordering::Relaxed) >= CALM {
+            self.calm_down_alone();
+        }
+        // Relaxed: LOOK is the holder's own, and `store_unless` looks again for CAREFUL.
+        let called = if self.alert.load(Ordering::Relaxed) & LOOK == 0 { Wake::NOBODY } else { self.look() };
+        // LAST: the lock may be destroyed after this store, or after `release_carefully`.
+        if !P::store_unless(&self.alert, &self.held, FREE) {
+            self.release_carefully();
+        }
+        called.wake();
+    }
+
+    /// Calls a sleeper, unless there is a candidate again.
+    fn look(&self) -> Wake<P> {
+        self.alert.fetch_and(!LOOK, Ordering::Relaxed);
+        // Relaxed: the exchange decides.
+        let queue = self.queue.load(Ordering::Relaxed);
+        let Some(first) = sleepers_left(queue) else { return Wake::NOBODY };
+        // ORDER(seat): Acquire pairs with the Release of who left the queue empty, which may be an earlier holder.
+        if self.queue.compare_exchange(queue, null_mut(), Ordering::Acquire).is_err() {
+            return Wake::NOBODY;
+        }
+        // SAFETY: taken out of the queue word.
+        unsafe { Sleepers::beginning_with(first) }.call_first(P::instant())
+    }
+
+    /// Releases the lock so that a candidate which sleeps, or claims it, is seen.
+    fn release_carefully(&self) {
+        let address: *const P::U32 = &self.sleep;
+        let held = P::spin_map(|| {
+            // ORDER(asleep): Acquire pairs with the Release in `sleep`.
+            let held = self.held.load(Ordering::Acquire);
+            let calm = if held == HELD { self.calm.load(Ordering::Relaxed).saturating_add(1) } else { 0 };
+            self.calm.store(calm, Ordering::Relaxed);
+            if held & ASLEEP != 0 {
+                // Relaxed: the kernel compares the word while it holds a lock of its own.
+                self.sleep.store(WOKEN, Ordering::Relaxed);
+            }
+            // ORDER(hand-off): Release pairs with the Acquire of the next acquisition; publishes the critical section.
+            // LAST: the lock may be destroyed after this exchange; the wake-up uses the address only.
+            self.held.compare_exchange(held, held & CLAIMED, Ordering::Release).ok()
+        });
+        if held & ASLEEP != 0 {
+            P::unpark(address, 1);
+        }
+    }
+
+    /// As [`Self::calm_down`] for a holder, which takes the seat for a moment if nobody has it.
+    fn calm_down_alone(&self) {
+        let me = Node::<P>::new(0, false);
+        // ORDER(enqueue), ORDER(seat): as in `lock_contended`.
+        if self.queue.try_change(null_mut(), me.address(), Ordering::AcqRel) {
+            self.calm_down();
+            self.leave_seat(&me, Sleepers::NONE);
+        }
+    }
+}
+
+// SAFETY: only an exchange that finds a byte without HELD acquires; only the holder removes HELD.
+unsafe impl<P: Platform, const NEAR: u32, const TURN: Ns, const GRACE: Ns, const CALM: u8> RawLock<P>
+    for AutoLock<P, NEAR, TURN, GRACE, CALM>
+{
+    const INFO: LockInfo = LockInfo {
+        id: "auto",
+        family: Family::Auto,
+        waiting: WaitingPolicy::SpinThenPark,
+        fairness: Fairness::LongTerm,
+        timed: Timed::Poll,
+        summary: "the default: few threads compete, the others sleep until they are called; a release is a plain store",
+        paper: "none: ours",
+        asks: Asks::LOCALITY,
+        by_priority: ByPriority::Barging,
+        keeps_up: true,
+    };
+    const PARAMETERS: Parameters = Parameters {
+        own: &[
+            SPIN,
+            Parameter {
+                key: "shortest",
+                values: Values::Number(Setting::Shortest, 1, 1_000_000, "pauses"),
+                default: Default::Number(SHORTEST),
+                summary: "first pause of the candidate between two looks at the lock; each is half as long again",
+                source: "sim regret, see docs/auto.md",
+            },
+            Parameter {
+                key: "longest",
+                values: Values::Number(Setting::Longest, 1, 1_000_000, "pauses"),
+                default: Default::Number(LONGEST),
+                summary: "longest pause of the candidate",
+                source: "sim regret, see docs/auto.md",
+            },
+            Parameter {
+                key: "grace",
+                values: Values::Time(Setting::Grace),
+                default: Default::Time(GRACE),
+                summary: "wait after which the candidate pauses no more, and claims the lock if it sleeps",
+                source: "sim regret, see docs/auto.md",
+            },
+            Parameter {
+                key: "promote",
+                values: Values::Time(Setting::Promote),
+                default: Default::Time(TURN),
+                summary: "least time between two sleepers that are called for fairness",
+                source: "sim regret, see docs/auto.md",
+            },
+            Parameter {
+                key: "near",
+                values: Values::Number(Setting::Near, 0, 1_000_000, "waiters"),
+                default: Default::Number(NEAR),
+                summary: "next waiters among which the candidate looks for one of its node; 0: it does not",
+                source: "sim regret, see docs/auto.md",
+            },
+        ],
+        inside: &[],
+    };
+    type Ctx = ();
+
+    fn new() -> Self {
+        AutoLock {
+            held: P::U8::new(FREE),
+            alert: P::U8::new(0),
+            calm: P::U8::new(0),
+            sleep: P::U32::new(WOKEN),
+            queue: P::Ptr::new(null_mut()),
+        }
+    }
+
+    #[inline]
+    unsafe fn lock(&self, (): &()) {
+        // ORDER(hand-off): as in `acquire_free`.
+        if self.held.compare_exchange(FREE, HELD, Ordering::Acquire).is_err() {
+            self.lock_contended();
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, (): &()) {
+        // ORDER(hand-off): the store is a Release; it pairs with the Acquire of the next acquisition.
+        // LAST: the lock may be destroyed after this store.
+        if !P::store_unless(&self.alert, &self.held, FREE) {
+            self.unlock_contended();
+        }
+    }
+}
+
+// SAFETY: acquires only from FREE. A claimed lock is one that the candidate is acquiring.
+unsafe impl<P: Platform, const NEAR: u32, const TURN: Ns, const GRACE: Ns, const CALM: u8> TryLock<P>
+    for AutoLock<P, NEAR, TURN, GRACE, CALM>
+{
+    #[inline]
+    unsafe fn try_lock(&self, (): &()) -> bool {
+        self.acquire_free()
+    }
+}
+
+// SAFETY: the provided method.
+unsafe impl<P: Platform, const NEAR: u32, const TURN: Ns, const GRACE: Ns, const CALM: u8> TimedLock<P>
+    for AutoLock<P, NEAR, TURN, GRACE, CALM>
+{
+}
+
+impl<P: Platform, const NEAR: u32, const TURN: Ns, const GRACE: Ns, const CALM: u8> IsHeld
+    for AutoLock<P, NEAR, TURN, GRACE, CALM>
+{
+    #[inline]
+    fn is_held(&self) -> bool {
+        // Relaxed: as [`IsHeld`] says.
+        self.held.load(Ordering::Relaxed) != FREE
+    }
+}

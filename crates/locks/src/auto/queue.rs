@@ -1,0 +1,189 @@
+//! The queue of waiters, and how they wait. All accesses but those with an order of their own are Relaxed: they are the
+//! candidate's, which acquires what the candidate before it wrote, with the seat.
+
+use super::sleepers::{Carried, Sleepers, Wake};
+use crate::waiting::{GRANTED, PARKED, WAITING};
+use core::ptr::null_mut;
+use lockswap_platform::{AtomicInt, AtomicPtrCell, Ns, Ordering, Platform};
+
+/// A status besides those of [`crate::waiting`]: the waiter has been woken, and is in no list any more.
+pub const CALLED: u32 = 3;
+
+/// What a wait ends with.
+pub enum Turn {
+    /// The waiter is the candidate: it has the seat.
+    Seat,
+    /// The waiter is to queue again.
+    Called,
+}
+
+/// A waiter, on its own stack.
+pub struct Node<P: Platform> {
+    /// In the queue: the next waiter. Among the sleepers: the next sleeper.
+    pub next: P::Ptr<Node<P>>,
+    pub status: P::U32,
+    /// The locality group of its CPU.
+    place: P::U32,
+    /// When it began to wait, ns.
+    since: P::Usize,
+    /// 1: it has been called, and is not set aside again.
+    stays: P::U32,
+    /// When it was called, ns.
+    pub called: P::Usize,
+    /// The first of the sleepers that come with the answer to this waiter.
+    given: P::Ptr<Node<P>>,
+    pub carried: Carried<P>,
+}
+
+impl<P: Platform> Node<P> {
+    pub fn new(since: Ns, stays: bool) -> Self {
+        Node {
+            next: P::Ptr::new(null_mut()),
+            status: P::U32::new(WAITING),
+            place: P::U32::new(P::node()),
+            since: P::Usize::new(since as usize),
+            stays: P::U32::new(stays.into()),
+            called: P::Usize::new(0),
+            given: P::Ptr::new(null_mut()),
+            carried: Carried::new(),
+        }
+    }
+
+    pub fn address(&self) -> *mut Node<P> {
+        core::ptr::from_ref(self).cast_mut()
+    }
+
+    /// The next waiter, if it has linked in.
+    fn next(&self) -> *mut Node<P> {
+        // ORDER(link): Acquire pairs with the Release in `wait_behind`.
+        self.next.load(Ordering::Acquire)
+    }
+
+    /// The next waiter, which has linked in or is about to.
+    fn linked(&self) -> *mut Node<P> {
+        P::spin_map(|| Some(self.next()).filter(|next| !next.is_null()))
+    }
+
+    /// Waits behind a predecessor for an answer, spinning for so many looks before it sleeps; the answer, and the sleepers
+    /// that come with it.
+    ///
+    /// # Safety
+    /// The predecessor has not seen its `next` yet, and waits until it has.
+    pub unsafe fn wait_behind(&self, predecessor: *mut Node<P>, looks: u32) -> (Turn, Sleepers<P>) {
+        // ORDER(link): Release pairs with the Acquire in `next`; publishes this node.
+        // SAFETY: as for this call.
+        unsafe { (*predecessor).next.store(self.address(), Ordering::Release) };
+        // ORDER(seat): Acquire pairs with the Release in `answer` and `seat`.
+        let answered = || match self.status.load(Ordering::Acquire) {
+            GRANTED => Some(Turn::Seat),
+            CALLED => Some(Turn::Called),
+            _ => None,
+        };
+        let turn = loop {
+            if let Some(turn) = P::spin_map_bounded(looks, answered) {
+                break turn;
+            }
+            // Relaxed: the announcement carries no data; it fails only on an answer, which the next round acquires.
+            let _ = self.status.compare_exchange(WAITING, PARKED, Ordering::Relaxed);
+            while self.status.load(Ordering::Relaxed) == PARKED {
+                P::park(&self.status, PARKED, None);
+            }
+        };
+        // SAFETY: given with the answer.
+        let mut sleepers = unsafe { Sleepers::beginning_with(self.given.load(Ordering::Relaxed)) };
+        if let Turn::Called = turn {
+            sleepers.learn(P::instant().saturating_sub(self.called.load(Ordering::Relaxed) as Ns));
+        }
+        (turn, sleepers)
+    }
+
+    /// Ends the wait of a waiter that is in no list any more. LAST: it may return and reuse its memory after this.
+    pub fn answer(&self, status: u32, sleepers: *mut Node<P>) {
+        self.given.store(sleepers, Ordering::Relaxed);
+        // ORDER(seat): Release pairs with the Acquire in `wait_behind`.
+        self.status.store(status, Ordering::Release);
+    }
+
+    /// Makes this waiter the candidate, unless it sleeps, or is about to; whether it did. LAST: if so, it may return and
+    /// reuse its memory.
+    fn seat(&self, sleepers: *mut Node<P>) -> bool {
+        self.given.store(sleepers, Ordering::Relaxed);
+        // ORDER(seat): as in `answer`.
+        self.status.compare_exchange(WAITING, GRANTED, Ordering::Release).is_ok()
+    }
+
+    /// Leaves the queue, whose head this node is: the next waiter that does not sleep, or has been called before, becomes
+    /// the candidate, and gets the sleepers. If there is none, the queue becomes what `empty` makes of the first sleeper.
+    pub fn pass_on(
+        &self,
+        queue: &P::Ptr<Node<P>>,
+        mut sleepers: Sleepers<P>,
+        empty: impl Fn(*mut Node<P>) -> *mut Node<P>,
+    ) -> Wake<P> {
+        loop {
+            let mut next = self.next();
+            if next.is_null() {
+                // ORDER(seat): Release pairs with the Acquire of who takes the empty queue.
+                if queue.try_change(self.address(), empty(sleepers.pass()), Ordering::Release) {
+                    return Wake::NOBODY;
+                }
+                next = self.linked();
+            }
+            // SAFETY: waits until it is answered.
+            let node = unsafe { &*next };
+            let (status, stays) = (&raw const node.status, node.stays.load(Ordering::Relaxed) != 0);
+            if node.seat(sleepers.pass()) {
+                return Wake::NOBODY;
+            }
+            if stays {
+                node.answer(GRANTED, sleepers.pass());
+                return Wake::at(status);
+            }
+            self.take_out(next, queue);
+            sleepers.push(next);
+        }
+    }
+
+    /// Takes the next waiter out of the queue.
+    fn take_out(&self, next: *mut Node<P>, queue: &P::Ptr<Node<P>>) {
+        // SAFETY: waits until it is answered.
+        let node = unsafe { &*next };
+        let mut after = node.next();
+        if after.is_null() {
+            self.next.store(null_mut(), Ordering::Relaxed);
+            // ORDER(enqueue): Release publishes the line above to this node's successor.
+            if queue.try_change(next, self.address(), Ordering::Release) {
+                return;
+            }
+            after = node.linked();
+        }
+        self.next.store(after, Ordering::Relaxed);
+    }
+
+    /// Moves the first waiter of this node's locality group, among the next `most` ones, right behind this node, the
+    /// candidate, unless the next one has waited since before `due`. The last one is not moved.
+    pub fn prefer_neighbour(&self, most: u32, due: Ns) {
+        let is_near = |node: &Node<P>| node.place.load(Ordering::Relaxed) == self.place.load(Ordering::Relaxed);
+        // SAFETY: those in the queue wait until they are answered.
+        let Some(mut before) = (unsafe { self.next().as_ref() }) else { return };
+        if is_near(before) || (before.since.load(Ordering::Relaxed) as Ns) < due {
+            return;
+        }
+        for _ in 1..most {
+            let at = before.next();
+            // SAFETY: as above.
+            let Some(node) = (unsafe { at.as_ref() }) else { return };
+            let after = node.next();
+            if after.is_null() {
+                return;
+            }
+            if is_near(node) {
+                before.next.store(after, Ordering::Relaxed);
+                node.next.store(self.next(), Ordering::Relaxed);
+                self.next.store(at, Ordering::Relaxed);
+                return;
+            }
+            before = node;
+        }
+    }
+}

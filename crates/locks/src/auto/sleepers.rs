@@ -1,0 +1,150 @@
+//! The waiters that have been set aside: a list that one thread has at a time, and that goes from candidate to candidate.
+//!
+//!   Sleepers { first: [S]->[T]->[U] :last, due, turn }
+//!
+//! While the list is passed on, its first waiter carries what else belongs to it. All accesses to it are Relaxed: who gets
+//! the list has acquired what its predecessor wrote, with the seat.
+
+use super::queue::{Node, CALLED};
+use core::ptr::null_mut;
+use lockswap_platform::{AtomicInt, AtomicPtrCell, Ns, Ordering, Platform};
+
+/// Whom to wake, by the address of its status.
+#[must_use]
+pub struct Wake<P: Platform>(*const P::U32);
+
+impl<P: Platform> Wake<P> {
+    pub const NOBODY: Self = Wake(core::ptr::null());
+
+    pub fn at(status: *const P::U32) -> Self {
+        Wake(status)
+    }
+
+    pub fn wake(self) {
+        if !self.0.is_null() {
+            P::unpark(self.0, 1);
+        }
+    }
+}
+
+/// See [`Sleepers`], ns.
+const LONGEST_TURN: Ns = 500_000;
+
+/// What the first sleeper carries for the list.
+pub struct Carried<P: Platform> {
+    last: P::Ptr<Node<P>>,
+    due: P::Usize,
+    turn: P::Usize,
+}
+
+impl<P: Platform> Carried<P> {
+    pub fn new() -> Self {
+        Carried { last: P::Ptr::new(null_mut()), due: P::Usize::new(0), turn: P::Usize::new(0) }
+    }
+}
+
+/// The sleepers, longest first.
+pub struct Sleepers<P: Platform> {
+    first: *mut Node<P>,
+    last: *mut Node<P>,
+    /// When the first is to be called, ns.
+    due: Ns,
+    /// The least time between two calls, ns: four times what a wake-up has taken lately, so that waking up takes at most
+    /// a quarter of a CPU's time, but [`LONGEST_TURN`] at most: where threads wait long for a CPU, sleepers wait, too.
+    turn: Ns,
+}
+
+impl<P: Platform> Sleepers<P> {
+    pub const NONE: Self = Sleepers { first: null_mut(), last: null_mut(), due: 0, turn: 0 };
+
+    /// The list that begins with this waiter, or none for null.
+    ///
+    /// # Safety
+    /// [`Sleepers::pass`] gave it, and nobody else has it.
+    pub unsafe fn beginning_with(first: *mut Node<P>) -> Self {
+        // SAFETY: those in the list wait until they are answered.
+        let Some(node) = (unsafe { first.as_ref() }) else { return Self::NONE };
+        let Carried { last, due, turn } = &node.carried;
+        Sleepers {
+            first,
+            last: last.load(Ordering::Relaxed),
+            due: due.load(Ordering::Relaxed) as Ns,
+            turn: turn.load(Ordering::Relaxed) as Ns,
+        }
+    }
+
+    /// The first, which now carries what [`Sleepers::beginning_with`] reads; null if there is none.
+    pub fn pass(&self) -> *mut Node<P> {
+        if let Some(first) = self.first() {
+            first.carried.last.store(self.last, Ordering::Relaxed);
+            first.carried.due.store(self.due as usize, Ordering::Relaxed);
+            first.carried.turn.store(self.turn as usize, Ordering::Relaxed);
+        }
+        self.first
+    }
+
+    fn first(&self) -> Option<&Node<P>> {
+        // SAFETY: those in the list wait until they are answered.
+        unsafe { self.first.as_ref() }
+    }
+
+    /// Adds a waiter that sleeps, and is in no queue any more.
+    pub fn push(&mut self, node: *mut Node<P>) {
+        self.append(Sleepers { first: node, last: node, ..Self::NONE });
+    }
+
+    /// Adds others behind the last one.
+    pub fn append(&mut self, others: Self) {
+        self.due = self.due.max(others.due);
+        self.turn = self.turn.max(others.turn);
+        if others.first.is_null() {
+            return;
+        }
+        // SAFETY: those in the list wait.
+        match unsafe { self.last.as_ref() }.filter(|_| !self.first.is_null()) {
+            Some(last) => last.next.store(others.first, Ordering::Relaxed),
+            None => self.first = others.first,
+        }
+        self.last = others.last;
+    }
+
+    fn pop(&mut self) -> *mut Node<P> {
+        let popped = self.first;
+        if let Some(first) = self.first() {
+            self.first = if popped == self.last { null_mut() } else { first.next.load(Ordering::Relaxed) };
+        }
+        popped
+    }
+
+    /// Calls the first sleeper, which takes the others along: until it is awake, nobody else is woken.
+    pub fn call_first(mut self, now: Ns) -> Wake<P> {
+        let first = self.pop();
+        Self::call(first, self.pass(), now)
+    }
+
+    /// Calls the first sleeper, if the last call for this reason was long enough ago: `least` ns, or a turn.
+    pub fn call_in_turn(&mut self, now: Ns, least: Ns) -> Wake<P> {
+        if self.first.is_null() || now < self.due {
+            return Wake::NOBODY;
+        }
+        self.due = now + self.turn.max(least);
+        let first = self.pop();
+        Self::call(first, null_mut(), now)
+    }
+
+    fn call(waiter: *mut Node<P>, others: *mut Node<P>, now: Ns) -> Wake<P> {
+        // SAFETY: waits until it is answered, and is not null: the list was not empty.
+        let node = unsafe { &*waiter };
+        node.called.store(now as usize, Ordering::Relaxed);
+        let status: *const P::U32 = &node.status;
+        // It may be awake, for no reason or because it has not got round to sleeping; then nobody is woken in vain.
+        // LAST: the waiter may return and reuse its memory after this.
+        node.answer(CALLED, others);
+        Wake(status)
+    }
+
+    /// Learns how long a wake-up takes.
+    pub fn learn(&mut self, wake_up: Ns) {
+        self.turn = wake_up.saturating_mul(4).min(LONGEST_TURN);
+    }
+}
