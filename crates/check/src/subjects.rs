@@ -130,7 +130,7 @@ fn routes() -> Vec<Subject> {
     subjects
 }
 
-/// The default lock with bounds of next to nothing: sleepers are called and the lock is claimed at once, and a single
+/// `auto` with bounds of next to nothing: sleepers are called and the lock is claimed at once, and a single
 /// careful release ends being careful.
 fn autos() -> Vec<Subject> {
     use lockswap_locks::auto::lock::AutoLock;

@@ -5,7 +5,7 @@
 pub enum Family {
     /// glibc's own implementation.
     Native,
-    /// The default lock, which takes something of most others.
+    /// One lock for all programs, which takes something of most others.
     Auto,
     /// All waiters watch one word.
     Flat,

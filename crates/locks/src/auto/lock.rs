@@ -1,4 +1,4 @@
-//! Auto, the default lock: a byte that running threads may take, one waiter that competes with them, a queue behind it,
+//! Auto: a byte that running threads may take, one waiter that competes with them, a queue behind it,
 //! and waiters that sleep until they are called.
 //!
 //!   held: FREE | HELD                     the lock proper: whoever exchanges it holds the lock
@@ -231,7 +231,7 @@ impl<P: Platform, const NEAR: u32, const TURN: Ns, const GRACE: Ns, const CALM: 
     #[inline(never)]
     fn unlock_contended(&self) {
         // Relaxed, as in `calm_down`.
-        if self.calm.load(Ordering::Relaxed) >= CALM {
+        if self.alert.load(Ordering::Relaxed) & CAREFUL != 0 && self.calm.load(Ordering::Relaxed) >= CALM {
             self.calm_down_alone();
         }
         // Relaxed: LOOK is the holder's own, and `store_unless` looks again for CAREFUL.
@@ -299,7 +299,7 @@ unsafe impl<P: Platform, const NEAR: u32, const TURN: Ns, const GRACE: Ns, const
         waiting: WaitingPolicy::SpinThenPark,
         fairness: Fairness::LongTerm,
         timed: Timed::Poll,
-        summary: "the default: few threads compete, the others sleep until they are called; a release is a plain store",
+        summary: "few threads compete, the others sleep until they are called; a release is a plain store",
         paper: "none: ours",
         asks: Asks::LOCALITY,
         by_priority: ByPriority::Barging,

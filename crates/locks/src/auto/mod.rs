@@ -1,4 +1,4 @@
-//! `auto`, the default lock, and its parts: [`queue`], who comes next, and [`sleepers`], who has been set aside.
+//! `auto`, meant to be the best default, and its parts: `queue`, who comes next, and `sleepers`, who has been set aside.
 
 pub mod lock;
 mod queue;

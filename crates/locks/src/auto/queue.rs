@@ -90,11 +90,16 @@ impl<P: Platform> Node<P> {
             }
         };
         // SAFETY: given with the answer.
-        let mut sleepers = unsafe { Sleepers::beginning_with(self.given.load(Ordering::Relaxed)) };
+        let mut sleepers = unsafe { Sleepers::beginning_with(self.given()) };
         if let Turn::Called = turn {
             sleepers.learn(P::instant().saturating_sub(self.called.load(Ordering::Relaxed) as Ns));
         }
         (turn, sleepers)
+    }
+
+    /// The first of the sleepers that came with the answer.
+    pub fn given(&self) -> *mut Node<P> {
+        self.given.load(Ordering::Relaxed)
     }
 
     /// Ends the wait of a waiter that is in no list any more. LAST: it may return and reuse its memory after this.
@@ -185,5 +190,99 @@ impl<P: Platform> Node<P> {
             }
             before = node;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::sync::atomic::AtomicPtr;
+    use lockswap_platform::Native;
+
+    type Waiter = Node<Native>;
+
+    /// A queue of waiters behind the first, the candidate: its nodes, linked, and the queue word.
+    fn queue<const N: usize>(statuses: [u32; N]) -> [Waiter; N] {
+        statuses.map(|status| {
+            let node = Waiter::new(100, false);
+            node.status.store(status, Ordering::Relaxed);
+            node
+        })
+    }
+
+    fn link<const N: usize>(nodes: &[Waiter; N]) -> AtomicPtr<Waiter> {
+        nodes.windows(2).for_each(|pair| pair[0].next.store(pair[1].address(), Ordering::Relaxed));
+        AtomicPtr::new(nodes[N - 1].address())
+    }
+
+    fn status(node: &Waiter) -> u32 {
+        node.status.load(Ordering::Relaxed)
+    }
+
+    fn pass_on(me: &Waiter, word: &AtomicPtr<Waiter>) -> (bool, *mut Waiter) {
+        let left = core::cell::Cell::new(null_mut());
+        let wake = me.pass_on(word, Sleepers::NONE, |first| {
+            left.set(first);
+            null_mut()
+        });
+        (wake.is_somebody(), left.get())
+    }
+
+    #[test]
+    fn the_seat_goes_to_the_first_that_does_not_sleep() {
+        let nodes = queue([WAITING, PARKED, PARKED, WAITING]);
+        let word = link(&nodes);
+        assert!(!pass_on(&nodes[0], &word).0);
+        assert_eq!(nodes.each_ref().map(status), [WAITING, PARKED, PARKED, GRANTED]);
+        assert_eq!(nodes[3].given(), nodes[1].address());
+        assert_eq!(word.load(Ordering::Relaxed), nodes[3].address());
+    }
+
+    #[test]
+    fn a_queue_of_sleepers_is_left_empty() {
+        let nodes = queue([WAITING, PARKED, PARKED]);
+        let word = link(&nodes);
+        assert_eq!(pass_on(&nodes[0], &word), (false, nodes[1].address()));
+        assert!(word.load(Ordering::Relaxed).is_null());
+        assert_eq!(nodes[1].next.load(Ordering::Relaxed), nodes[2].address());
+    }
+
+    #[test]
+    fn who_has_been_called_is_woken_for_the_seat() {
+        let nodes = queue([WAITING, PARKED, WAITING]);
+        nodes[1].stays.store(1, Ordering::Relaxed);
+        let word = link(&nodes);
+        assert!(pass_on(&nodes[0], &word).0);
+        assert_eq!(nodes.each_ref().map(status), [WAITING, GRANTED, WAITING]);
+    }
+
+    #[test]
+    fn a_neighbour_comes_first_unless_somebody_has_waited_for_long() {
+        let places = [0, 1, 1, 0, 0];
+        let order = |most, due| {
+            let nodes = queue([WAITING; 5]);
+            nodes.iter().zip(places).for_each(|(node, place)| node.place.store(place, Ordering::Relaxed));
+            let _word = link(&nodes);
+            nodes[0].prefer_neighbour(most, due);
+            let mut node = &nodes[0];
+            core::array::from_fn::<usize, 4, _>(|_| {
+                // SAFETY: the nodes are there, and linked.
+                node = unsafe { &*node.next() };
+                nodes.iter().position(|other| core::ptr::eq(other, node)).unwrap()
+            })
+        };
+        assert_eq!(order(3, 0), [3, 1, 2, 4]);
+        assert_eq!(order(2, 0), [1, 2, 3, 4]);
+        assert_eq!(order(3, 101), [1, 2, 3, 4]);
+    }
+
+    /// Whose link is not there yet, or who may get one at any time, stays where it is.
+    #[test]
+    fn the_last_one_is_not_moved() {
+        let nodes = queue([WAITING; 3]);
+        nodes[1].place.store(7, Ordering::Relaxed);
+        let _word = link(&nodes);
+        nodes[0].prefer_neighbour(16, 0);
+        assert_eq!(nodes[0].next(), nodes[1].address());
     }
 }

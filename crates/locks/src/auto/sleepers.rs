@@ -16,6 +16,11 @@ pub struct Wake<P: Platform>(*const P::U32);
 impl<P: Platform> Wake<P> {
     pub const NOBODY: Self = Wake(core::ptr::null());
 
+    #[cfg(test)]
+    pub fn is_somebody(&self) -> bool {
+        !self.0.is_null()
+    }
+
     pub fn at(status: *const P::U32) -> Self {
         Wake(status)
     }
@@ -146,5 +151,75 @@ impl<P: Platform> Sleepers<P> {
     /// Learns how long a wake-up takes.
     pub fn learn(&mut self, wake_up: Ns) {
         self.turn = wake_up.saturating_mul(4).min(LONGEST_TURN);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockswap_platform::Native;
+
+    type Sleeping = Node<Native>;
+
+    fn sleeping() -> [Sleeping; 3] {
+        core::array::from_fn(|number| Sleeping::new(number as Ns, false))
+    }
+
+    fn list(nodes: &[Sleeping]) -> Sleepers<Native> {
+        let mut sleepers = Sleepers::NONE;
+        nodes.iter().for_each(|node| sleepers.push(node.address()));
+        sleepers
+    }
+
+    fn is_called(node: &Sleeping) -> bool {
+        node.status.load(Ordering::Relaxed) == CALLED
+    }
+
+    /// Passes the list on, and takes all out of it.
+    fn order(sleepers: &Sleepers<Native>) -> [*mut Sleeping; 4] {
+        // SAFETY: passed on, and nobody else has it.
+        let mut passed = unsafe { Sleepers::beginning_with(sleepers.pass()) };
+        core::array::from_fn(|_| passed.pop())
+    }
+
+    #[test]
+    fn a_list_is_passed_on_in_its_order() {
+        let nodes = sleeping();
+        let [a, b, c] = nodes.each_ref().map(Node::address);
+        assert_eq!(order(&list(&nodes)), [a, b, c, null_mut()]);
+        let mut both = list(&nodes[..1]);
+        both.append(Sleepers::NONE);
+        both.append(list(&nodes[1..]));
+        assert_eq!(order(&both), [a, b, c, null_mut()]);
+        assert_eq!(order(&Sleepers::NONE), [null_mut(); 4]);
+    }
+
+    #[test]
+    fn who_is_called_as_the_queue_is_empty_takes_the_others_along() {
+        let nodes = sleeping();
+        let wake = list(&nodes).call_first(7);
+        assert_eq!(wake.0, &raw const nodes[0].status);
+        assert!(is_called(&nodes[0]) && !is_called(&nodes[1]));
+        // SAFETY: given with the answer.
+        let given = unsafe { Sleepers::beginning_with(nodes[0].given()) };
+        assert_eq!(order(&given)[..3], [nodes[1].address(), nodes[2].address(), null_mut()]);
+    }
+
+    #[test]
+    fn turns_are_as_long_as_wake_ups_allow() {
+        let nodes = sleeping();
+        let mut sleepers = list(&nodes);
+        sleepers.learn(1_000);
+        let called = |sleepers: &mut Sleepers<Native>, now| !sleepers.call_in_turn(now, 50).0.is_null();
+        assert!(called(&mut sleepers, 10) && is_called(&nodes[0]));
+        assert!(!called(&mut sleepers, 4_009) && !is_called(&nodes[1]));
+        assert!(called(&mut sleepers, 4_010) && is_called(&nodes[1]));
+        // What the list knows goes with it, also when it is short, and has an upper bound.
+        // SAFETY: passed on.
+        let mut passed = unsafe { Sleepers::<Native>::beginning_with(sleepers.pass()) };
+        assert!(!called(&mut passed, 8_009));
+        passed.learn(Ns::MAX);
+        assert_eq!(passed.turn, LONGEST_TURN);
+        assert!(called(&mut passed, 8_010) && !called(&mut passed, Ns::MAX));
     }
 }
