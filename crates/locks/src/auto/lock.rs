@@ -8,13 +8,13 @@
 //!
 //! A newcomer takes a free lock at once. Else it joins the queue, whose head is the *candidate*: it looks whether the
 //! lock is free, with pauses that grow, so that a holder which comes back at once finds the lock undisturbed in its
-//! cache. When the candidate has the lock, it makes the next waiter that does not sleep the candidate; those that do are
-//! set aside. If all sleep, the queue is left empty: whoever finds the lock held meanwhile becomes the candidate and gets
-//! the sleepers, and only if nobody does, the holder wakes one as it releases. The one that wakes queues again. So few
-//! threads circulate when there are more than the lock, or the CPUs, can serve (Dice: EuroSys 2017), nobody waits for a
-//! thread to wake up, and a wake-up takes no time of a critical section. For fairness a candidate calls one sleeper ahead
-//! of time every `TURN` or more seldom ([`Sleepers`]); one that has waited for `GRACE` pauses no more, and claims the lock
-//! as it goes to sleep: then no newcomer may take it.
+//! cache. When the candidate has the lock, it makes the next waiter that does not sleep the candidate; those that do
+//! are set aside. If all sleep, the queue is left empty: whoever finds the lock held meanwhile becomes the candidate
+//! and gets the sleepers, and only if nobody does, the holder wakes one as it releases. The one that wakes queues
+//! again. So few threads circulate when there are more than the lock, or the CPUs, can serve (Dice: EuroSys 2017),
+//! nobody waits for a thread to wake up, and a wake-up takes no time of a critical section. For fairness a candidate
+//! calls one sleeper ahead of time every `TURN` or more seldom ([`Sleepers`]); one that has waited for `GRACE` pauses
+//! no more, and claims the lock as it goes to sleep: then no newcomer may take it.
 //!
 //! **A release is one plain store**, although waiters sleep: [`Platform::store_unless`] frees the lock unless `alert`
 //! says that somebody must be looked after, and its last access is that store, because the lock's memory may be gone
@@ -26,17 +26,17 @@
 //! | LOOK    | the holder that has left the queue empty  | calls a sleeper, if the queue is still empty        | that release |
 //!
 //! No wake-up is lost. *The candidate* sees to it that CAREFUL is set, then settles: a release that was under way has
-//! stored, and the candidate finds the lock free; every later one exchanges `held`, and finds ASLEEP there, or comes before
-//! it is written, and then the candidate cannot write it. CAREFUL is cleared by a thread that has the candidate's place, the
-//! *seat*, so that nobody is about to sleep. *Waiters in the queue*: there is a candidate, and it makes the next one the
-//! candidate. *Sleepers*: somebody has them, the candidate, a thread that has been called, or the queue word, and then the
-//! lock is held with LOOK.
+//! stored, and the candidate finds the lock free; every later one exchanges `held`, and finds ASLEEP there, or comes
+//! before it is written, and then the candidate cannot write it. CAREFUL is cleared by a thread that has the
+//! candidate's place, the *seat*, so that nobody is about to sleep. *Waiters in the queue*: there is a candidate, and
+//! it makes the next one the candidate. *Sleepers*: somebody has them, the candidate, a thread that has been called,
+//! or the queue word, and then the lock is held with LOOK.
 //!
 //! Fairness: long-term. Space: two words. Hand-off: the candidate sees the lock free.
 //!
-//! Not published. The parts are: test-and-set in front of a queue (fissile locks, Dice, Kogan: NETYS 2020), a head that
-//! competes, and waiters of one NUMA node brought together (ShflLock, Kashyap et al.: SOSP 2019), waiters set aside
-//! (Malthusian locks, Dice: EuroSys 2017), asymmetric fences (Linux' membarrier and restartable sequences).
+//! Not published. The parts are: test-and-set in front of a queue (fissile locks, Dice, Kogan: NETYS 2020), a head
+//! that competes, and waiters of one NUMA node brought together (ShflLock, Kashyap et al.: SOSP 2019), waiters set
+//! aside (Malthusian locks, Dice: EuroSys 2017), asymmetric fences (Linux' membarrier and restartable sequences).
 
 use super::queue::{Node, Turn};
 use super::sleepers::{Sleepers, Wake};
@@ -217,8 +217,8 @@ impl<P: Platform, const NEAR: u32, const TURN: Ns, const GRACE: Ns, const CALM: 
         }
     }
 
-    /// Lets releases be plain stores again, if there have been enough that nobody needed to be careful. The caller holds
-    /// the lock and has the seat, so that nobody is in `sleep`.
+    /// Lets releases be plain stores again, if there have been enough that nobody needed to be careful. The caller
+    /// holds the lock and has the seat, so that nobody is in `sleep`.
     fn calm_down(&self) {
         // Relaxed, both: `calm` is the holder's own, CAREFUL that of who has the seat.
         if self.calm.load(Ordering::Relaxed) >= CALM {

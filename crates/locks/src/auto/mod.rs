@@ -1,4 +1,5 @@
-//! `auto`, meant to be the best default, and its parts: `queue`, who comes next, and `sleepers`, who has been set aside.
+//! `auto`, meant to be the best default, and its parts: `queue`, who comes next, and `sleepers`, who has been set
+//! aside.
 
 pub mod lock;
 mod queue;

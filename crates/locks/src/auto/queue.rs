@@ -1,5 +1,5 @@
-//! The queue of waiters, and how they wait. All accesses but those with an order of their own are Relaxed: they are the
-//! candidate's, which acquires what the candidate before it wrote, with the seat.
+//! The queue of waiters, and how they wait. All accesses but those with an order of their own are Relaxed: they are
+//! the candidate's, which acquires what the candidate before it wrote, with the seat.
 
 use super::sleepers::{Carried, Sleepers, Wake};
 use crate::waiting::{GRANTED, PARKED, WAITING};
@@ -64,8 +64,8 @@ impl<P: Platform> Node<P> {
         P::spin_map(|| Some(self.next()).filter(|next| !next.is_null()))
     }
 
-    /// Waits behind a predecessor for an answer, spinning for so many looks before it sleeps; the answer, and the sleepers
-    /// that come with it.
+    /// Waits behind a predecessor for an answer, spinning for so many looks before it sleeps; the answer, and the
+    /// sleepers that come with it.
     ///
     /// # Safety
     /// The predecessor has not seen its `next` yet, and waits until it has.
@@ -109,16 +109,17 @@ impl<P: Platform> Node<P> {
         self.status.store(status, Ordering::Release);
     }
 
-    /// Makes this waiter the candidate, unless it sleeps, or is about to; whether it did. LAST: if so, it may return and
-    /// reuse its memory.
+    /// Makes this waiter the candidate, unless it sleeps, or is about to; whether it did. LAST: if so, it may return
+    /// and reuse its memory.
     fn seat(&self, sleepers: *mut Node<P>) -> bool {
         self.given.store(sleepers, Ordering::Relaxed);
         // ORDER(seat): as in `answer`.
         self.status.compare_exchange(WAITING, GRANTED, Ordering::Release).is_ok()
     }
 
-    /// Leaves the queue, whose head this node is: the next waiter that does not sleep, or has been called before, becomes
-    /// the candidate, and gets the sleepers. If there is none, the queue becomes what `empty` makes of the first sleeper.
+    /// Leaves the queue, whose head this node is: the next waiter that does not sleep, or has been called before,
+    /// becomes the candidate, and gets the sleepers. If there is none, the queue becomes what `empty` makes of the
+    /// first sleeper.
     pub fn pass_on(
         &self,
         queue: &P::Ptr<Node<P>>,

@@ -1,9 +1,10 @@
-//! The waiters that have been set aside: a list that one thread has at a time, and that goes from candidate to candidate.
+//! The waiters that have been set aside: a list that one thread has at a time, and that goes from candidate to
+//! candidate.
 //!
 //!   Sleepers { first: [S]->[T]->[U] :last, due, turn }
 //!
-//! While the list is passed on, its first waiter carries what else belongs to it. All accesses to it are Relaxed: who gets
-//! the list has acquired what its predecessor wrote, with the seat.
+//! While the list is passed on, its first waiter carries what else belongs to it. All accesses to it are Relaxed: who
+//! gets the list has acquired what its predecessor wrote, with the seat.
 
 use super::queue::{Node, CALLED};
 use core::ptr::null_mut;
@@ -54,8 +55,9 @@ pub struct Sleepers<P: Platform> {
     last: *mut Node<P>,
     /// When the first is to be called, ns.
     due: Ns,
-    /// The least time between two calls, ns: four times what a wake-up has taken lately, so that waking up takes at most
-    /// a quarter of a CPU's time, but [`LONGEST_TURN`] at most: where threads wait long for a CPU, sleepers wait, too.
+    /// The least time between two calls, ns: four times what a wake-up has taken lately, so that waking up takes at
+    /// most a quarter of a CPU's time, but [`LONGEST_TURN`] at most: where threads wait long for a CPU, sleepers wait,
+    /// too.
     turn: Ns,
 }
 

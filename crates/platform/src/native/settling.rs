@@ -1,16 +1,18 @@
 //! A plain store that depends on another byte, without an atomic instruction: [`store_unless`], the light side of an
 //! asymmetric fence, and [`settle`], the heavy one.
 //!
-//! [`store_unless`] is a restartable sequence (rseq, Linux 4.18): a look and a store that the kernel lets happen only in one
-//! piece. A thread that loses its CPU between the two, or receives a signal there, goes on at the sequence's abort handler
-//! instead, and has stored nothing. [`settle`] makes the same happen to each thread that is in a sequence on a CPU at that
-//! moment: `membarrier` with MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ (Linux 5.10) interrupts the CPUs that run threads of the
-//! process. So every sequence is over before the interrupt, and its store is visible behind it, or it begins after it, and
-//! sees what was written before it. Nothing comes after the store, so that the lock's memory may end with it.
+//! [`store_unless`] is a restartable sequence (rseq, Linux 4.18): a look and a store that the kernel lets happen only
+//! in one piece. A thread that loses its CPU between the two, or receives a signal there, goes on at the sequence's
+//! abort handler instead, and has stored nothing. [`settle`] makes the same happen to each thread that is in a
+//! sequence on a CPU at that moment: `membarrier` with MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ (Linux 5.10) interrupts
+//! the CPUs that run threads of the process. So every sequence is over before the interrupt, and its store is visible
+//! behind it, or it begins after it, and sees what was written before it. Nothing comes after the store, so that the
+//! lock's memory may end with it.
 //!
-//! Where the kernel keeps the word that tells it about sequences, glibc says (2.35 and later register it for each thread,
-//! or for none; see [`super::rseq`]). The child of a `fork` inherits that, and the registration for `membarrier`. The child
-//! of a `vfork`, until it calls `exec`, has its parent's word but not its registration; it may unlock nothing (POSIX).
+//! Where the kernel keeps the word that tells it about sequences, glibc says (2.35 and later register it for each
+//! thread, or for none; see [`super::rseq`]). The child of a `fork` inherits that, and the registration for
+//! `membarrier`. The child of a `vfork`, until it calls `exec`, has its parent's word but not its registration; it may
+//! unlock nothing (POSIX).
 //!
 //! | [`AREA`] | [`GATE`]    | state                                                                                    |
 //! |----------|-------------|------------------------------------------------------------------------------------------|
@@ -20,25 +22,27 @@
 //! | 0        | OPEN + n    | closing: sequences refuse, and `settle` ends those that have begun                       |
 //! | 0        | n           | closed: the n threads are about to leave `settle`, and no other one calls the kernel     |
 //!
-//! A sequence looks at [`AREA`] inside, too: else a thread that has looked before it lost its CPU could begin one when all
-//! is off.
+//! A sequence looks at [`AREA`] inside, too: else a thread that has looked before it lost its CPU could begin one when
+//! all is off.
 //!
 //! Always off on aarch64: a sequence would need its own code there (a release store, no address of a byte in one
-//! instruction), no machine here could test it, and an exchange takes no longer than a store release where LSE's atomic
-//! instructions work on the near cache.
+//! instruction), no machine here could test it, and an exchange takes no longer than a store release where LSE's
+//! atomic instructions work on the near cache.
 
 use super::{rseq, wait};
 use crate::{Clock, Deadline, Native, Ns, Platform};
 use core::sync::atomic::{AtomicIsize, AtomicU32, AtomicU8, Ordering};
 use syscalls::{syscall, Sysno};
 
-/// Where the word is that points at the sequence under way, in bytes from the thread pointer; 0 while sequences refuse.
+/// Where the word is that points at the sequence under way, in bytes from the thread pointer; 0 while sequences
+/// refuse.
 static AREA: AtomicIsize = AtomicIsize::new(0);
 /// Whether `membarrier` may be called, and how many threads are about to.
 static GATE: AtomicU32 = AtomicU32::new(0);
 const OPEN: u32 = 1 << 31;
 
-/// For so long a thread that closes waits for those in [`settle`], at most, ns: a signal handler may have interrupted one.
+/// For so long a thread that closes waits for those in [`settle`], at most, ns: a signal handler may have interrupted
+/// one.
 const LONGEST_CLOSING: Ns = 100_000_000;
 /// A sequence that runs takes a few ns, and one that does not run any more is aborted, ns.
 const LONGER_THAN_SEQUENCES: Ns = 10_000_000;
@@ -48,8 +52,8 @@ fn membarrier(command: libc::membarrier_cmd) -> bool {
     unsafe { syscall!(Sysno::membarrier, command, 0, 0) }.is_ok()
 }
 
-/// Turns [`store_unless`] and [`settle`] on where the kernel and glibc offer what they need, which takes two system calls.
-/// Not called by two threads at once, nor while another one is in [`close`].
+/// Turns [`store_unless`] and [`settle`] on where the kernel and glibc offer what they need, which takes two system
+/// calls. Not called by two threads at once, nor while another one is in [`close`].
 pub fn open() {
     // Relaxed: whoever has opened it before is this thread, or has synchronised with it.
     if AREA.load(Ordering::Relaxed) != 0 {
@@ -59,7 +63,8 @@ pub fn open() {
     if !membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ) {
         return;
     }
-    // The first call comes before the first sequence: a thread that has found the gate closed has set its flag before it.
+    // The first call comes before the first sequence: a thread that has found the gate closed has set its flag before
+    // it.
     GATE.fetch_or(OPEN, Ordering::Relaxed);
     if settle() {
         AREA.store(area, Ordering::Relaxed);
@@ -134,8 +139,8 @@ pub fn store_unless(flag: &AtomicU8, word: &AtomicU8, value: u8) -> bool {
             ".popsection",
             "lea {descriptor}, [rip + 22b]",
             "33:",
-            // The kernel leaves the word as it is unless it takes the CPU from the thread, so that it need not be written
-            // each time: an atomic instruction that follows would wait for that store, too.
+            // The kernel leaves the word as it is unless it takes the CPU from the thread, so that it need not be
+            // written each time: an atomic instruction that follows would wait for that store, too.
             "cmp qword ptr fs:[{area}], {descriptor}",
             "jne 66f",
             "cmp qword ptr [rip + {area_now}], {area}",
@@ -144,8 +149,8 @@ pub fn store_unless(flag: &AtomicU8, word: &AtomicU8, value: u8) -> bool {
             "jne {refused}",
             "mov byte ptr [{word}], {value}",
             "44:",
-            // The kernel asks for the signature before the handler, which glibc has registered; as part of an instruction
-            // that does not exist (ud1) it also stops whoever runs into it.
+            // The kernel asks for the signature before the handler, which glibc has registered; as part of an
+            // instruction that does not exist (ud1) it also stops whoever runs into it.
             ".pushsection .text.unlikely.lockswap_rseq, \"ax\", @progbits",
             ".byte 0x0f, 0xb9, 0x3d",
             ".long 0x53053053",
