@@ -44,7 +44,7 @@ pub(super) fn wait_for_stores() {
 
 /// A load that waits for its line, which has this number.
 #[derive(Clone, Copy)]
-pub(super) struct Fetch(usize);
+pub(super) struct Fetch(pub usize);
 
 impl Engine {
     /// Whether stores of the current thread wait for their lines; if so, it goes on when they have been served.
@@ -66,11 +66,10 @@ impl Engine {
         passes
     }
 
-    /// Loads, at a time before which nothing else happens. If the line must come first, the current thread goes on when it
+    /// Loads from a line, at a time before which nothing else happens. If the line must come first, the current thread goes on when it
     /// has come, and the load ends then.
-    pub(super) fn begin_load(&mut self, place: Place) -> Result<u64, Fetch> {
+    pub(super) fn begin_load(&mut self, index: usize, place: Place) -> Result<u64, Fetch> {
         self.operations += 1;
-        let index = self.line_of(place.address);
         let (core, me) = (self.core(), self.current);
         let line = &self.lines[index];
         let forwarded = |pending: &Pending| pending.thread == me && pending.address == place.address;
@@ -107,10 +106,9 @@ impl Engine {
         self.value(line, place)
     }
 
-    /// Stores through the store buffer, at a time before which nothing else happens; whether that is too full to go on.
-    pub(super) fn begin_store(&mut self, place: Place, value: u64) -> bool {
+    /// Stores to a line through the store buffer, at a time before which nothing else happens; whether that is too full to go on.
+    pub(super) fn begin_store(&mut self, index: usize, place: Place, value: u64) -> bool {
         self.operations += 1;
-        let index = self.line_of(place.address);
         let (core, me) = (self.core(), self.current);
         let owned = self.may_use(index, core);
         let mut full = false;
@@ -150,11 +148,13 @@ impl Engine {
 /// Reads.
 pub fn load(place: Place) -> u64 {
     settle();
-    match engine().begin_load(place) {
+    let engine = engine();
+    let line = engine.line_of(place.address);
+    match engine.begin_load(line, place) {
         Ok(value) => value,
         Err(fetch) => {
             leave();
-            engine().end_load(place, fetch)
+            self::engine().end_load(place, fetch)
         }
     }
 }
@@ -167,7 +167,9 @@ pub fn store(place: Place, value: u64) {
 
 /// The same at a time before which nothing else happens.
 pub(super) fn begin_to_store(place: Place, value: u64) {
-    if engine().begin_store(place, value) {
+    let engine = engine();
+    let line = engine.line_of(place.address);
+    if engine.begin_store(line, place, value) {
         wait_for_stores();
     }
 }

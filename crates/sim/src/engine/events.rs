@@ -17,6 +17,8 @@ const SOON: usize = 8;
 pub enum Kind {
     /// A thread that has a CPU goes on.
     Thread,
+    /// A thread has waited for as long as it would.
+    Deadline,
     /// A line may serve its next request.
     Line,
     /// A slice ends.
@@ -39,6 +41,40 @@ pub struct Event {
     pub token: u32,
 }
 
+impl Event {
+    /// What events are ordered by.
+    #[inline]
+    fn key(&self) -> (Ps, u64) {
+        (self.at, self.number)
+    }
+}
+
+/// A time that is put off again and again, such as the end of a slice: most of them never come. However often it is put
+/// off, few of its events are announced: when one comes before its time, it is announced again for that.
+#[derive(Clone, Copy)]
+pub struct Timer {
+    /// When it is over, as which announcement, and with which token; [`NEVER`] if it does not run.
+    due: (Ps, u64),
+    token: u32,
+    /// Its next event.
+    announced: (Ps, u64),
+}
+
+const NEVER: (Ps, u64) = (Ps::MAX, 0);
+
+impl Default for Timer {
+    fn default() -> Self {
+        Timer { due: NEVER, token: 0, announced: NEVER }
+    }
+}
+
+impl Timer {
+    /// Whether it runs with `token` and is over at `at` or before.
+    pub fn is_over_by(&self, at: Ps, token: u32) -> bool {
+        self.due != NEVER && self.token == token && self.due.0 <= at
+    }
+}
+
 #[derive(Default)]
 pub struct Events {
     /// The next one is the last here.
@@ -57,18 +93,60 @@ impl Events {
     #[inline]
     pub fn push(&mut self, at: Ps, kind: Kind, id: u32, token: u32) {
         self.number += 1;
-        let event = Event { at, number: self.number, kind, id, token };
-        if !self.far.is_empty() && at >= self.near[0].at {
+        // It comes after all others of its time.
+        self.insert(Event { at, number: self.number, kind, id, token }, |other| other.at > at);
+    }
+
+    /// Starts a timer: it is over at `at`, and no more at the time that it had before.
+    pub fn start(&mut self, timer: &mut Timer, at: Ps, kind: Kind, id: u32, token: u32) {
+        self.number += 1;
+        timer.due = (at, self.number);
+        timer.token = token;
+        if timer.due < timer.announced {
+            timer.announced = timer.due;
+            self.announce(Event { at, number: self.number, kind, id, token });
+        }
+    }
+
+    /// Whether a timer, whose event has come, is over; it counts only if its token is `token`.
+    pub fn is_over(&mut self, timer: &mut Timer, event: &Event, token: u32) -> bool {
+        if timer.announced != (event.at, event.number) {
+            // There was an earlier one.
+            return false;
+        }
+        timer.announced = NEVER;
+        if timer.due == NEVER || timer.token != token {
+            return false;
+        }
+        let (at, number) = timer.due;
+        if at > event.at {
+            timer.announced = timer.due;
+            self.announce(Event { at, number, ..*event });
+            return false;
+        }
+        timer.due = NEVER;
+        true
+    }
+
+    /// Announces an event that may have an older number than others of its time.
+    fn announce(&mut self, event: Event) {
+        self.insert(event, |other| other.key() > event.key());
+    }
+
+    /// Puts an event before those that are later, as `is_later` says.
+    #[inline]
+    fn insert(&mut self, event: Event, is_later: impl Fn(&Event) -> bool) {
+        if !self.far.is_empty() && !is_later(&self.near[0]) {
             self.far.push(Reverse(event));
             return;
         }
         let later = self.near.len().saturating_sub(SOON);
-        let place = match self.near[later..].iter().rposition(|other| other.at > at) {
+        let place = match self.near[later..].iter().rposition(&is_later) {
             Some(place) => later + place + 1,
-            None => self.near[..later].partition_point(|other| other.at > at),
+            None => self.near[..later].partition_point(&is_later),
         };
         self.near.insert(place, event);
-        self.next_at = self.next_at.min(at);
+        self.next_at = self.next_at.min(event.at);
         if self.near.len() > NEAR {
             self.far.extend(self.near.drain(..NEAR / 2).map(Reverse));
         }
@@ -119,6 +197,37 @@ mod tests {
                 assert_eq!(events.next_at, expected.peek().map_or(Ps::MAX, |next| next.0 .0));
             }
             assert!(pushed > 10_000 && expected.is_empty() && events.pop().is_none());
+        }
+    }
+
+    #[test]
+    fn a_timer_is_over_once_at_the_last_time_that_it_was_given() {
+        let (mut events, mut timer, mut random) = (Events::new(), Timer::default(), Random::new(1));
+        let (mut due, mut now, mut over, mut most) = (None, 0, 0, 0);
+        for token in 0..20_000 {
+            // Put off, or advanced.
+            let at = now + random.below(1000);
+            events.start(&mut timer, at, Kind::Cpu, 0, token);
+            due = Some(at);
+            most = most.max(events.near.len() + events.far.len());
+            let until = now + random.below(300);
+            while events.next_at <= until {
+                let event = events.pop().unwrap();
+                now = event.at;
+                if events.is_over(&mut timer, &event, token) {
+                    assert_eq!(due.take(), Some(now));
+                    over += 1;
+                }
+            }
+            assert!(due.is_none_or(|due| due > until), "it is late");
+            now = until;
+        }
+        assert!(over > 1000 && most < 20, "{over} {most}");
+        let at = now + 1;
+        events.start(&mut timer, at, Kind::Cpu, 0, 7);
+        assert!(timer.is_over_by(at, 7) && !timer.is_over_by(at, 8) && !timer.is_over_by(at - 1, 7));
+        while let Some(event) = events.pop() {
+            assert!(!events.is_over(&mut timer, &event, 8), "the token has changed");
         }
     }
 }

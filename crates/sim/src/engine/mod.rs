@@ -20,7 +20,7 @@ mod stores;
 use crate::coroutines::{leave, Coroutines};
 use crate::machine::{Cpu, Machine, Ps};
 use crate::word::Place;
-use events::{Events, Kind};
+use events::{Events, Kind, Timer};
 use memory::Line;
 use random::Random;
 use range::Range;
@@ -75,6 +75,8 @@ pub struct Thread {
     pub token: u32,
     /// When its own event comes.
     event_at: Option<Ps>,
+    /// When it gives up watching.
+    deadline: Timer,
     /// A watcher's own time: it sees nothing before.
     pub not_before: Ps,
     /// How much of its slice it has had; a yield does not begin a new one.
@@ -406,9 +408,10 @@ fn resume_all(coroutines: &mut Coroutines<'_>, mut left: usize, alarm: &dyn Fn()
         }
         let next = match event.kind {
             Kind::Thread => engine.goes_on(event.id, event.token),
+            Kind::Deadline => engine.deadline_comes(&event),
             Kind::Line => engine.line_is_free(event.id as usize),
             Kind::Cpu => {
-                engine.slice_ends(event.id, event.token);
+                engine.slice_ends(&event);
                 None
             }
             Kind::Wake => {

@@ -86,22 +86,23 @@ impl Engine {
     /// Increments a word from `step` on. If it has to wait: the step with which it goes on.
     #[inline]
     fn step(&mut self, place: Place, step: Step) -> Result<(), Step> {
-        let value = match step {
+        let (line, value) = match step {
             Step::Load => {
                 if !self.settles() {
                     return Err(Step::Load);
                 }
-                self.begin_load(place).map_err(Step::Loaded)?
+                let line = self.line_of(place.address);
+                (line, self.begin_load(line, place).map_err(Step::Loaded)?)
             }
-            Step::Loaded(fetch) => self.end_load(place, fetch),
-            Step::Store(value) => value,
+            Step::Loaded(fetch) => (fetch.0, self.end_load(place, fetch)),
+            Step::Store(value) => (self.line_of(place.address), value),
             Step::Drained => return self.become_visible(),
             Step::Visible => return if self.settles() { Ok(()) } else { Err(Step::Visible) },
         };
         if !self.settles() {
             return Err(Step::Store(value));
         }
-        let is_full = self.begin_store(place, value.wrapping_add(1));
+        let is_full = self.begin_store(line, place, value.wrapping_add(1));
         if is_full && self.drains() {
             return Err(Step::Drained);
         }

@@ -3,7 +3,7 @@
 //! A CPU that several threads want gives each a slice. A thread that sleeps leaves its CPU; a CPU without a thread takes
 //! one that waits elsewhere, where the machine file allows that.
 
-use super::events::Kind;
+use super::events::{Event, Kind, Timer};
 use super::range::Range;
 use super::spin::Patience;
 use super::{compute, engine, pass, settle, Doing, Engine, Load, Thread, NOBODY};
@@ -20,11 +20,13 @@ pub struct CpuState {
     since: Ps,
     /// Changes with its thread.
     token: u32,
+    /// The end of its thread's slice, while others wait.
+    slice: Timer,
 }
 
 impl Default for CpuState {
     fn default() -> Self {
-        CpuState { current: NOBODY, queue: VecDeque::new(), since: 0, token: 0 }
+        CpuState { current: NOBODY, queue: VecDeque::new(), since: 0, token: 0, slice: Timer::default() }
     }
 }
 
@@ -40,6 +42,7 @@ impl Engine {
             on_cpu: false,
             token: 0,
             event_at: None,
+            deadline: Timer::default(),
             not_before: 0,
             used: 0,
             remaining: None,
@@ -90,9 +93,11 @@ impl Engine {
 
     /// The slice of the CPU's thread ends when it has had the CPU for `length`.
     fn announce_slice(&mut self, cpu: u32, length: Ps) {
-        let state = &self.cpus[cpu as usize];
+        let state = &mut self.cpus[cpu as usize];
         let at = (state.since + length).max(self.now);
-        self.events.push(at, Kind::Cpu, cpu, state.token);
+        if !state.slice.is_over_by(at, state.token) {
+            self.events.start(&mut state.slice, at, Kind::Cpu, cpu, state.token);
+        }
     }
 
     fn switch_in(&mut self, thread: u32, cpu: u32, switch: Ps) {
@@ -177,9 +182,23 @@ impl Engine {
         Some(thread)
     }
 
-    pub(super) fn slice_ends(&mut self, cpu: u32, token: u32) {
-        let state = &self.cpus[cpu as usize];
-        if state.token != token || state.queue.is_empty() || state.current == NOBODY {
+    /// The event of a watching thread's deadline has come: the thread, if it is to go on now.
+    pub(super) fn deadline_comes(&mut self, event: &Event) -> Option<u32> {
+        let state = &mut self.threads[event.id as usize];
+        let token = state.token;
+        if self.events.is_over(&mut state.deadline, event, token) {
+            self.goes_on(event.id, token)
+        } else {
+            None
+        }
+    }
+
+    /// The event of the end of a slice has come.
+    pub(super) fn slice_ends(&mut self, event: &Event) {
+        let cpu = event.id;
+        let state = &mut self.cpus[cpu as usize];
+        let is_over = self.events.is_over(&mut state.slice, event, state.token);
+        if !is_over || state.queue.is_empty() || state.current == NOBODY {
             return;
         }
         let thread = state.current;

@@ -73,7 +73,8 @@ pub fn watch_until(until: Option<Ps>) {
     }
     if let Some(until) = until {
         let at = until.max(engine.now);
-        engine.events.push(at, Kind::Thread, current, token);
+        let deadline = &mut engine.threads[current as usize].deadline;
+        engine.events.start(deadline, at, Kind::Deadline, current, token);
     }
     leave();
     look_ahead_anew();
