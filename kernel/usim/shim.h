@@ -37,6 +37,7 @@ void *usim_percpu(const volatile void *p, int cpu);
 #define __always_inline		inline __attribute__((always_inline))
 #define __pure			__attribute__((pure))
 #define __lockfunc
+#define __user
 #define __LITTLE_ENDIAN		1234
 #define U16_MAX			0xffff
 #define MAX_NUMNODES		1024

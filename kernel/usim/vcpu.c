@@ -81,7 +81,7 @@ void check(bool ok, const char *complaint, ...)
 	if (ok)
 		return;
 	va_start(args, complaint);
-	printf("FAILED %s%s: ", order ? order->name : "", doing);
+	printf("FAILED %s%s%s: ", order->name, doing, weak ? ", stores delayed" : "");
 	vprintf(complaint, args);
 	printf(" (access %lu)\n", (unsigned long)steps);
 	fflush(stdout);
