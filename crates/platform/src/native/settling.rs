@@ -177,3 +177,29 @@ pub fn store_unless(flag: &AtomicU8, word: &AtomicU8, value: u8) -> bool {
 pub fn store_unless(_: &AtomicU8, _: &AtomicU8, _: u8) -> bool {
     false
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn who_closes_waits_for_a_thread_that_is_about_to_settle_but_not_for_ever() {
+        const LATE: Duration = Duration::from_millis(40);
+        let began = Instant::now();
+        GATE.store(OPEN + 1, Ordering::SeqCst);
+        let other = thread::spawn(|| {
+            thread::sleep(LATE);
+            GATE.fetch_sub(1, Ordering::SeqCst);
+        });
+        close();
+        assert!(began.elapsed() >= LATE && GATE.load(Ordering::SeqCst) == 0);
+        other.join().unwrap();
+        GATE.store(OPEN + 1, Ordering::SeqCst);
+        close();
+        assert_eq!(GATE.load(Ordering::SeqCst), 1, "a handler has interrupted it and does not come back");
+        enter_child();
+        assert_eq!(GATE.load(Ordering::SeqCst), 0);
+    }
+}
