@@ -219,7 +219,7 @@ static void run_one_lock(int cpus, int nodes, int total, bool with_pauses)
 	section_work = cpus < 64 ? 2 * cpus : 64;
 	queued = on_queued;
 	boot(cpus, nodes, one_lock);
-	vcpu_random(cpus, 20, 50000ul * total);
+	vcpu_random(cpus, 20, (cpus < 64 ? 2000ul : 50000ul) * total);
 	queued = NULL;
 	section_work = 0;
 	clock_is_steps = false;
