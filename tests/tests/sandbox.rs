@@ -43,7 +43,7 @@ fn installed_for_all_threads() {
     installed("syscall");
 }
 
-/// The filter is there before the program starts, and lets everything pass but `sched_yield`.
+/// The filter is there before the program starts, and lets everything pass but `sched_yield` and `membarrier`.
 fn inherited(answer: &str) {
     let Some(program) = sandbox() else { return };
     let Some(filtered) = lockswap_e2e::program("filtered") else { return };
