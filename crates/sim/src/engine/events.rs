@@ -203,12 +203,12 @@ mod tests {
     #[test]
     fn a_timer_is_over_once_at_the_last_time_that_it_was_given() {
         let (mut events, mut timer, mut random) = (Events::new(), Timer::default(), Random::new(1));
-        let (mut due, mut now, mut over, mut most) = (None, 0, 0, 0);
+        let (mut now, mut over, mut most) = (0, 0, 0);
         for token in 0..20_000 {
             // Put off, or advanced.
             let at = now + random.below(1000);
             events.start(&mut timer, at, Kind::Cpu, 0, token);
-            due = Some(at);
+            let mut due = Some(at);
             most = most.max(events.near.len() + events.far.len());
             let until = now + random.below(300);
             while events.next_at <= until {
