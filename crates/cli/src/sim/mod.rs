@@ -146,16 +146,14 @@ pub fn run(args: SimArgs) -> anyhow::Result<ExitCode> {
     let jobs = plan.jobs();
     let bar = bar(jobs.len() as u64);
     let rows = run_each(&jobs, starting(&bar), |rows| {
-        bar.set_position(rows.iter().flatten().count() as u64);
-        if let Some(signal) = interrupt.signal() {
-            bar.finish_and_clear();
-            if rows.iter().all(Option::is_none) {
-                give_up(signal, "no run had come to its end");
+        advance(&bar, &interrupt, rows, RUNS, || {
+            let is_any = rows.iter().any(Option::is_some);
+            if is_any {
+                files.write(&plan, rows, true);
+                show(&args, &plan, rows)?;
             }
-            files.write(&plan, rows, true);
-            show(&args, &plan, rows)?;
-            give_up(signal, "the table shows what was simulated until then");
-        }
+            Ok(is_any)
+        })?;
         written.now_and_then(rows, || files.write(&plan, rows, false));
         anyhow::Ok(())
     })?;
@@ -269,6 +267,26 @@ fn bar(steps: u64) -> ProgressBar {
 /// Shows on the bar which run begins.
 fn starting(bar: &ProgressBar) -> impl Fn(&Job<'_>) + Sync + '_ {
     |job| bar.set_message(format!("{}, {} threads", job.lock, job.workload.threads()))
+}
+
+/// What an interrupted simulation says: what is missing if there is nothing to show, and what is shown otherwise.
+type Interrupted = (&'static str, &'static str);
+
+const RUNS: Interrupted = ("no run had come to its end", "the table shows what was simulated until then");
+
+/// Shows on the bar how many runs have been made. After a signal the process ends with what `show` shows of the result,
+/// if there is anything, as it says.
+fn advance(
+    bar: &ProgressBar,
+    interrupt: &Interrupt,
+    rows: &[Option<Row>],
+    (nothing, part): Interrupted,
+    show: impl FnOnce() -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
+    bar.set_position(rows.iter().flatten().count() as u64);
+    let Some(signal) = interrupt.signal() else { return Ok(()) };
+    bar.finish_and_clear();
+    give_up(signal, if show()? { part } else { nothing })
 }
 
 /// Ends the process after a signal. Nobody can stop a simulation from outside: it ends with the process.

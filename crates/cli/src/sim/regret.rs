@@ -13,7 +13,7 @@ use lockswap_study::export::Format;
 use lockswap_study::runner::Interrupt;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::{bar, check_is_simulated, give_up, print_data, say, shown, starting, Throttle, DURATIONS};
+use super::{advance, bar, check_is_simulated, print_data, say, shown, starting, Throttle, DURATIONS, RUNS};
 use crate::duration::within;
 use crate::error::{UserError, USAGE};
 use crate::outputs::{OutputArgs, Outputs, Wanted, ALL_FORMS};
@@ -103,15 +103,13 @@ pub fn run(args: &RegretArgs, output: &OutputArgs) -> anyhow::Result<ExitCode> {
     let mut written = Throttle::default();
     let bar = bar(jobs.len() as u64);
     let rows = run_each(&jobs, starting(&bar), |rows| {
-        bar.set_position(rows.iter().flatten().count() as u64);
-        if let Some(signal) = interrupt.signal() {
-            bar.finish_and_clear();
-            if rows.iter().all(Option::is_none) {
-                give_up(signal, "no run had come to its end");
+        advance(&bar, &interrupt, rows, RUNS, || {
+            let is_any = rows.iter().any(Option::is_some);
+            if is_any {
+                finish(rows, true)?;
             }
-            finish(rows, true)?;
-            give_up(signal, "the table shows what was simulated until then");
-        }
+            Ok(is_any)
+        })?;
         let mut kept = Ok(true);
         written.now_and_then(rows, || kept = finish(rows, false));
         kept.map(|_| ())

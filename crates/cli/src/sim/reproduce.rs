@@ -13,7 +13,7 @@ use lockswap_study::export::{Format, OutputFile};
 use lockswap_study::runner::Interrupt;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::{bar, give_up, print_data, shown, starting};
+use super::{advance, bar, print_data, shown, starting, Interrupted};
 use crate::error::{UserError, USAGE};
 use crate::outputs::{OutputArgs, Outputs, Wanted};
 use crate::picture::footer;
@@ -65,6 +65,9 @@ pub(super) fn chosen(only: &[String]) -> Result<Vec<Claim>, UserError> {
     }
     Ok(chosen)
 }
+
+const CLAIMS: Interrupted =
+    ("no claim had been simulated to its end", "the table shows the claims that were simulated until then");
 
 /// The numbers in this file.
 fn read_golden(file: &Path) -> Result<Golden, UserError> {
@@ -141,16 +144,13 @@ pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> anyhow::Result<ExitCode
     let mut rows = Vec::new();
     loop {
         rows = run_more(&runs.jobs, rows, starting(&bar), |rows| {
-            bar.set_position(rows.iter().flatten().count() as u64);
-            if let Some(signal) = interrupt.signal() {
-                bar.finish_and_clear();
-                if examination.outcomes(&runs, rows).is_empty() {
-                    give_up(signal, "no claim had been simulated to its end");
+            advance(&bar, &interrupt, rows, CLAIMS, || {
+                let is_any = !examination.outcomes(&runs, rows).is_empty();
+                if is_any {
+                    finish(&runs, rows)?;
                 }
-                finish(&runs, rows)?;
-                give_up(signal, "the table shows the claims that were simulated until then");
-            }
-            anyhow::Ok(())
+                Ok(is_any)
+            })
         })?;
         if !examination.add_runs(&mut runs, &rows) {
             break;

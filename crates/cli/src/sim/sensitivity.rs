@@ -17,7 +17,7 @@ use lockswap_workloads::invalid::Invalid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::reproduce::chosen;
-use super::{bar, give_up, print_data, shown, starting, DURATIONS};
+use super::{advance, bar, print_data, shown, starting, Interrupted, DURATIONS};
 use crate::duration::within;
 use crate::error::{UserError, USAGE};
 use crate::outputs::{OutputArgs, Outputs, Wanted};
@@ -101,6 +101,8 @@ fn plan(args: &SensitivityArgs) -> Result<Plan, UserError> {
     })?)
 }
 
+const MOVES: Interrupted = ("no parameter had been moved", "the tables show the moves that were simulated until then");
+
 /// Runs the command.
 pub fn run(args: &SensitivityArgs, output: &OutputArgs) -> anyhow::Result<ExitCode> {
     let plan = plan(args)?;
@@ -121,16 +123,13 @@ pub fn run(args: &SensitivityArgs, output: &OutputArgs) -> anyhow::Result<ExitCo
     let interrupt = Interrupt::on(&[SIGINT, SIGTERM, SIGHUP])?;
     let bar = bar(jobs.jobs.len() as u64);
     let rows = run_each(&jobs.jobs, starting(&bar), |rows| {
-        bar.set_position(rows.iter().flatten().count() as u64);
-        if let Some(signal) = interrupt.signal() {
-            bar.finish_and_clear();
-            if plan.findings(&jobs, rows).iter().all(|moved| moved.effects.is_empty()) {
-                give_up(signal, "no parameter had been moved");
+        advance(&bar, &interrupt, rows, MOVES, || {
+            let is_any = plan.findings(&jobs, rows).iter().any(|moved| !moved.effects.is_empty());
+            if is_any {
+                finish(rows)?;
             }
-            finish(rows)?;
-            give_up(signal, "the tables show the moves that were simulated until then");
-        }
-        anyhow::Ok(())
+            Ok(is_any)
+        })
     })?;
     bar.finish_and_clear();
     Ok(if finish(&rows)? { ExitCode::SUCCESS } else { ExitCode::FAILURE })

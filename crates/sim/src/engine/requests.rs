@@ -130,7 +130,9 @@ impl Engine {
                 // The owner keeps the line until the request has come to it.
                 let line = &mut self.lines[index];
                 if line.owner != NOBODY && line.owner != request.core {
-                    let comes = line.arrives + self.machine.distance(line.owner, request.core) / 2;
+                    let way = self.machine.distance(line.owner, request.core) / 2;
+                    let sent = if self.machine.costs.outstanding { request.made } else { line.arrives };
+                    let comes = line.arrives.max(sent + way);
                     if comes > self.now {
                         line.chosen = Some(request);
                         line.busy_until = comes;

@@ -219,6 +219,10 @@ pub struct Fabric {
     /// When a core that reads a line which another has modified gets it for itself.
     #[serde(default)]
     pub migratory: Migratory,
+    /// Whether several requests for a line may be outstanding: then the next one is on its way to whom the line is on its
+    /// way to; else it is sent there when the line has come.
+    #[serde(default)]
+    pub outstanding: bool,
     /// A clean line serves the next reader after this time.
     pub serve: f64,
     /// To invalidate one more sharer.

@@ -99,6 +99,7 @@ pub(crate) struct Costs {
     pub(crate) sibling_busy: u64,
     pub(crate) sibling_spinning: u64,
     pub(crate) migratory: Migratory,
+    pub(crate) outstanding: bool,
     pub(crate) serve: Ps,
     pub(crate) invalidate: Ps,
     pub(crate) home: Ps,

@@ -290,6 +290,7 @@ fn costs(file: &File) -> Result<Costs, Problem> {
         sibling_busy: (core.sibling_busy * 1024.0) as u64,
         sibling_spinning: (core.sibling_spinning * 1024.0) as u64,
         migratory: fabric.migratory,
+        outstanding: fabric.outstanding,
         writes_ahead: core.writes_ahead,
         serve: ps("fabric.serve", fabric.serve)?,
         invalidate: ps("fabric.invalidate", fabric.invalidate)?,
