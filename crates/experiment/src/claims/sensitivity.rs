@@ -405,7 +405,11 @@ mod tests {
 
     #[test]
     fn what_a_claim_sets_counts_for_it_alone_and_shares_stay_below_1() {
-        let plan = Plan::new(wanted(&["m1-tas-little", "m1-mcs-drop"], &["kind.little.favour"])).expect("a plan");
+        let mut wanted = wanted(&["m1-tas-little", "m1-mcs-drop"], &["kind.little.favour"]);
+        wanted.claims.iter_mut().flat_map(|claim| &mut claim.machine_set).for_each(|set| {
+            *set = "kind.little.favour=0.9".to_string();
+        });
+        let plan = Plan::new(wanted).expect("a plan");
         let moved: Vec<_> = plan.points.iter().map(|point| (point.claim, point.moved)).collect();
         let place = |id: &str| plan.wanted.claims.iter().position(|claim| claim.id == id).expect("a claim");
         let (sets, other) = (place("m1-tas-little"), place("m1-mcs-drop"));
