@@ -70,11 +70,11 @@ pub fn ids(role: &str) -> Vec<String> {
 /// keep a node or none. `.ci/run` names others for the drivers.
 const REPRESENTATIVES: [&str; 10] = [
     "interposed-pthread",
+    "auto",
     "futex",
     "ttas",
     "mcs_spin",
     "mcs_stp-barging",
-    "clh_stp",
     "cna",
     "ahmcs",
     "shfllock-b",
@@ -84,9 +84,9 @@ const REPRESENTATIVES: [&str; 10] = [
 /// Locks that look at NUMA nodes: they run on a simulated machine with two nodes, too.
 const NUMA: [&str; 6] = ["cna", "shfllock", "c-", "hmcs", "ahmcs", "hbo"];
 
-/// The locks that tests of servers run on, where each run takes many seconds: one that sleeps, one whose waiters spin,
-/// one that looks at NUMA nodes, a blocking one that does, and glibc's behind ours.
-const FEW: [&str; 5] = ["interposed-pthread", "futex", "mcs_spin", "cna", "shfllock-b"];
+/// The locks that tests of servers run on, where each run takes many seconds: the default, one whose waiters spin, one
+/// that looks at NUMA nodes, a blocking one that does, and glibc's behind ours.
+const FEW: [&str; 5] = ["interposed-pthread", "auto", "mcs_spin", "cna", "shfllock-b"];
 
 /// Which locks a test runs on. `LOCKSWAP_TEST_LOCKS=a,b` narrows them down to those that it
 /// names, `all` makes all of them all.

@@ -143,7 +143,7 @@ fn the_table_of_functions_cannot_be_written_to() {
         return skip("x86-64, whose jumps the program reads");
     }
     let Some(program) = program("table") else { return };
-    for lock in ["futex", "mcs_spin", "interposed-pthread"] {
+    for lock in ["auto", "futex", "mcs_spin", "interposed-pthread"] {
         let outcome = preloaded(&program, &[("LOCKSWAP_LOCK", lock)], &[]);
         assert!(outcome.success(), "{lock}: {}:\n{}", outcome.ending(), outcome.tail());
         // "BEGIN-END RIGHTS ..."
@@ -159,7 +159,7 @@ fn calls() {
     let Some(program) = program("calls") else { return };
     // In the order of `Why`: what becomes lockswap's depends on the lock.
     let expected = [("mutex", 7, [2, 1, 0, 3]), ("cond", 4, [0, 0, 0, 2]), ("rwlock", 6, [0, 0, 0, 2])];
-    for lock in ["futex", "mcs_spin", "c-bo-mcs_stp", "interposed-pthread"] {
+    for lock in ["auto", "futex", "mcs_spin", "c-bo-mcs_stp", "interposed-pthread"] {
         let statistics = counted(lock, &program);
         let calls = &statistics["calls"];
         let (replacing, other) = if lock == "interposed-pthread" { ("chosen", "ours") } else { ("ours", "chosen") };
@@ -176,7 +176,7 @@ fn calls() {
 #[test]
 fn loaded_by_a_running_program() {
     let Some(program) = program("late") else { return };
-    for lock in ["futex", "mcs_spin", "cna", "hmcs"] {
+    for lock in ["auto", "futex", "mcs_spin", "cna", "hmcs"] {
         for _ in 0..5 {
             let mut command = Command::new(&program);
             let outcome = run_with_timeout(command.arg(preload()).env("LOCKSWAP_LOCK", lock), LIMIT);

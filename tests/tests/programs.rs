@@ -113,7 +113,7 @@ fn stress_ng_ends_on_time() {
         Ok(())
     };
     run(None, "1").unwrap_or_else(|error| panic!("stress-ng without lockswap: {error}"));
-    let seconds = |variant: &Variant| if variant.lock == "futex" { "3" } else { "1" };
+    let seconds = |variant: &Variant| if variant.lock == "auto" { "3" } else { "1" };
     each_lock("stress-ng --mutex", Which::Representatives, 1, |variant| run(Some(variant), seconds(variant)));
 }
 

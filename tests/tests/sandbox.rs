@@ -51,7 +51,7 @@ fn inherited(answer: &str) {
         run_with_timeout(Command::new(&filtered).arg(answer).arg(under).args(arguments), LIMIT)
     };
     let program = program.to_str().expect("the target directory has a plain name");
-    for lock in ["futex", "mcs_spin", "cna", "asl", "ron-plock", "c-bo-mcs_stp", "hmcs", "shfllock", "hbo"] {
+    for lock in ["auto", "futex", "mcs_spin", "cna", "asl", "ron-plock", "c-bo-mcs_stp", "hmcs", "shfllock", "hbo"] {
         let outcome = run(lockswap(), &["run", "--summary", "--lock", lock, "--", program, "not", "240"]);
         assert!(outcome.success(), "{lock}: {}:\n{}", outcome.ending(), outcome.tail());
         assert!(outcome.stderr.contains(&format!(" on {lock}, ")), "did not run on {lock}:\n{}", outcome.stderr);

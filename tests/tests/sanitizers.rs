@@ -80,7 +80,7 @@ fn address_sanitizer_works_as_without_lockswap() {
         let what = format!("{compiler:?}, {runtime:?} runtime");
         let plain = run_with_timeout(Command::new(&program).arg("correct"), LIMIT);
         assert!(plain.success() && plain.stderr.is_empty(), "{what}, plain: {}", plain.tail());
-        for lock in ["mcs_spin", "futex"] {
+        for lock in ["mcs_spin", "auto"] {
             for wrapper in [&[][..], &["/bin/sh", "-c", "\"$0\" \"$@\""]] {
                 let correct = on(lock, wrapper, &program, "correct");
                 assert!(correct.success(), "{what} on {lock}: {}: {}", correct.ending(), correct.tail());
@@ -126,7 +126,7 @@ fn thread_sanitizer_sees_the_programs_own_locks() {
         let what = format!("{compiler:?}, {runtime:?} runtime");
         let plain = run_with_timeout(Command::new(&program).arg("correct"), LIMIT);
         assert!(plain.success() && plain.stderr.is_empty(), "{what}, plain: {}", plain.tail());
-        for lock in ["mcs_spin", "futex"] {
+        for lock in ["mcs_spin", "auto"] {
             let variant = Variant { lock: lock.into(), topology: None };
             let run = |mode: &str| run_with_timeout(&mut variant.command(&[], &program, &[mode.into()]), LIMIT);
             let correct = run("correct");

@@ -8,7 +8,7 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Locks whose acquisitions keep a node in a thread's pool, lie outside the mutex, or do neither.
-const LOCKS: [&str; 3] = ["mcs_spin", "hmcs", "futex"];
+const LOCKS: [&str; 4] = ["mcs_spin", "hmcs", "futex", "auto"];
 
 fn on(lock: &str, program: &Path, arguments: &[&str]) -> Outcome {
     let mut command = Command::new(lockswap());

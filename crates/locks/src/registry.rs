@@ -29,7 +29,7 @@ impl Role {
     /// The lock that the preload library uses for this role when none is named.
     pub const fn default_id(self) -> &'static str {
         match self {
-            Role::Mutex => "futex",
+            Role::Mutex => "auto",
             Role::RwLock => "rw-futex",
             Role::Spin => "ttas",
         }

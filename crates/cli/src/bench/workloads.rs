@@ -301,7 +301,7 @@ fn mutexes(common: &Common, standard: &[&str]) -> anyhow::Result<Vec<String>> {
 }
 
 fn run_usual(name: &str, usual: &Usual, common: &Common, of: impl Fn(usize) -> Workload) -> anyhow::Result<ExitCode> {
-    let locks = mutexes(common, &["futex", "ttas", "ticket", "mcs_spin", "mcs_stp", "cna", "shfllock-b"])?;
+    let locks = mutexes(common, &["auto", "futex", "ttas", "ticket", "mcs_stp", "cna", "shfllock-b"])?;
     let seats = usual.options.seats(false)?;
     let settings = usual.options.settle(threads(&usual.threads).into_iter().map(of))?;
     let series = Series::new(groups(&settings, &["threads"], &locks, Role::Mutex), common.seed, seats);
@@ -360,7 +360,7 @@ pub fn shares(
     of: fn(usize) -> sharing::Config,
     common: &Common,
 ) -> anyhow::Result<ExitCode> {
-    let locks = mutexes(common, &["futex", "ttas", "ticket", "mcs_spin", "u-scl"])?;
+    let locks = mutexes(common, &["auto", "futex", "ttas", "ticket", "mcs_spin", "u-scl"])?;
     let of = |threads: usize| {
         let usual = of(threads);
         Workload::Shares(sharing::Config { timing: args.options.timing(usual.timing), ..usual })

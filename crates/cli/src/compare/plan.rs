@@ -17,8 +17,8 @@ use super::CompareArgs;
 use crate::error::{UserError, USAGE};
 use crate::selection::{all_named, Selection, INTERPOSED, PLAIN, VARIABLES};
 
-/// Locks compared when none are named: each way of waiting and each family once.
-const DEFAULT_LOCKS: [&str; 7] = ["futex", "ttas", "ticket", "mcs_spin", "mcs_stp", "cna", "shfllock-b"];
+/// Locks compared when none are named: the default, and each way of waiting and each family once.
+const DEFAULT_LOCKS: [&str; 7] = ["auto", "futex", "ttas", "ticket", "mcs_stp", "cna", "shfllock-b"];
 
 /// Rounds, unless that many locks take more for a verdict.
 const DEFAULT_RUNS: u32 = 10;

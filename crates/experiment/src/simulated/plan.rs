@@ -86,10 +86,10 @@ fn standard(workload: &str) -> &'static [&'static str] {
         "ncs" => &["pthread", "ttas", "ticket", "mcs_spin", "c-bo-mcs_spin", "shfllock", "ron"],
         "epochs-oversub" => &["pthread", "mcs_stp", "asl-blocking"],
         "oversub" => {
-            &["pthread", "futex", "ttas", "ticket", "mcs_spin", "mcs_stp", "mcs_stp-barging", "cna", "shfllock-b"]
+            &["pthread", "auto", "futex", "ttas", "ticket", "mcs_spin", "mcs_stp", "mcs_stp-barging", "cna", "shfllock-b"]
         }
         name if name.starts_with("epochs") => &["pthread", "mcs_spin", "asl"],
-        _ => &["pthread", "mcs_spin", "cna", "ticket", "ttas"],
+        _ => &["pthread", "auto", "mcs_spin", "cna", "ticket", "ttas"],
     }
 }
 
