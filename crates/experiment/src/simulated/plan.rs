@@ -85,9 +85,18 @@ fn standard(workload: &str) -> &'static [&'static str] {
     match workload {
         "ncs" => &["pthread", "ttas", "ticket", "mcs_spin", "c-bo-mcs_spin", "shfllock", "ron"],
         "epochs-oversub" => &["pthread", "mcs_stp", "asl-blocking"],
-        "oversub" => {
-            &["pthread", "auto", "futex", "ttas", "ticket", "mcs_spin", "mcs_stp", "mcs_stp-barging", "cna", "shfllock-b"]
-        }
+        "oversub" => &[
+            "pthread",
+            "auto",
+            "futex",
+            "ttas",
+            "ticket",
+            "mcs_spin",
+            "mcs_stp",
+            "mcs_stp-barging",
+            "cna",
+            "shfllock-b",
+        ],
         name if name.starts_with("epochs") => &["pthread", "mcs_spin", "asl"],
         _ => &["pthread", "auto", "mcs_spin", "cna", "ticket", "ttas"],
     }

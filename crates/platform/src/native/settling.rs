@@ -155,10 +155,15 @@ pub fn store_unless(flag: &AtomicU8, word: &AtomicU8, value: u8) -> bool {
             ".byte 0x0f, 0xb9, 0x3d",
             ".long 0x53053053",
             "55: jmp {refused}",
+            // Behind a signal the kernel clears the word, if the thread is here: under a debugger that goes on instruction by
+            // instruction each time.
             "66: mov qword ptr fs:[{area}], {descriptor}",
-            "jmp 33b",
+            "dec {tries:e}",
+            "jnz 33b",
+            "jmp {refused}",
             ".popsection",
             descriptor = out(reg) _,
+            tries = inout(reg) 2_u32 => _,
             area = in(reg) area,
             area_now = sym AREA,
             flag = in(reg) flag.as_ptr(),
