@@ -1,4 +1,4 @@
-//! `auto`, meant to be the best default, and its parts: `queue`, who comes next, and `sleepers`, who has been set
+//! `auto`, the default for mutexes, and its parts: `queue`, who comes next, and `sleepers`, who has been set
 //! aside.
 
 pub mod lock;
