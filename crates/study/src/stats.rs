@@ -230,10 +230,10 @@ fn distribution_between(own: usize, other: usize) -> Vec<f64> {
     let mut chances = vec![vec![1.0]; other + 1];
     for n in 1..=own {
         let mut row: Vec<Vec<f64>> = vec![vec![1.0]];
-        for m in 1..=other {
+        for (m, with_one_less) in chances.iter().enumerate().skip(1) {
             let share = n as f64 / (n + m) as f64;
             let mut both = vec![0.0; n * m + 1];
-            chances[m].iter().enumerate().for_each(|(wins, chance)| both[wins + m] += share * chance);
+            with_one_less.iter().enumerate().for_each(|(wins, chance)| both[wins + m] += share * chance);
             row[m - 1].iter().enumerate().for_each(|(wins, chance)| both[wins] += (1.0 - share) * chance);
             row.push(both);
         }

@@ -93,8 +93,8 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let mut watcher = Watcher { database, source, bar: terminal::bar(0), made: 0, failed: 0 };
     let ending = run::run(&mut settings, &interrupt, &mut watcher);
     watcher.bar.finish_and_clear();
-    let kept = format!("{} runs are in {}", watcher.made, path.display());
-    let resume = format!("'lockswap study run {name} --resume' goes on");
+    let kept = format!("{} runs were added to {}", watcher.made, path.display());
+    let resume = format!("'{} --resume' goes on", again(args));
     Ok(match ending {
         Ending::Failed(unusable) => return Err(UserError::from(unusable).into()),
         Ending::Interrupted { signal } => {
@@ -116,6 +116,18 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
             }
         }
     })
+}
+
+/// The command that runs the same part of the plan into the same database.
+fn again(args: &RunArgs) -> String {
+    let mut words = vec!["lockswap".to_owned(), "study".into(), "run".into(), args.plan.display().to_string()];
+    if let Some(db) = &args.db {
+        words.extend(["--db".into(), db.display().to_string()]);
+    }
+    if args.shard != (1, 1) {
+        words.extend(["--shard".into(), format!("{}/{}", args.shard.0, args.shard.1)]);
+    }
+    shell_words::join(words)
 }
 
 /// The plan's place in the database, and what was made of it before.
@@ -229,7 +241,7 @@ impl Keeper for Watcher {
     fn estimate(&mut self, runs: u64, time: Duration) {
         self.bar.set_length(runs);
         self.bar.set_position(0);
-        say(&format!("{runs} runs, about {} if no lock is slower than none", in_words(time)));
+        say(&format!("{runs} runs, about {} if no lock slows the programs down", in_words(time)));
     }
 
     fn starting(&mut self, key: &Key) {

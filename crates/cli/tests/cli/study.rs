@@ -64,8 +64,9 @@ fn pandas_computes_the_same_tables_from_published_data() {
     assert!(output.status.success() && said.contains("cells compared, 0 differ"), "{said}");
 }
 
-/// How many cells of each table have the number that the paper prints, how many are at most two percent points away, and how
-/// many there are. The published data are the later ones of the authors' journal article, so that not all can agree.
+/// How many cells of each table have the number that the paper prints, how many are at most two percent points away,
+/// and how many there are. The published data are the later ones of the authors' journal article, so that not all can
+/// agree.
 const AS_PRINTED: [(&str, [usize; 3]); 10] = [
     ("better-worse", [6, 30, 54]),
     ("changes-nodes", [13, 50, 96]),
@@ -80,7 +81,8 @@ const AS_PRINTED: [(&str, [usize; 3]); 10] = [
 ];
 
 /// The programs of which all six numbers of Table 3 are as printed: their data are those of the paper.
-const SAME_DATA: &str = "barnes blackscholes bodytrack canneal fft freqmine kmeans lu_ncb p_raytrace radix string_match swaptions \
+const SAME_DATA: &str =
+    "barnes blackscholes bodytrack canneal fft freqmine kmeans lu_ncb p_raytrace radix string_match swaptions \
                          water_nsquared word_count x264";
 
 #[test]
@@ -224,8 +226,12 @@ fn a_plan_is_run_reported_and_not_run_twice() {
     let (said, told) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(3), "{said}{told}");
     assert!(told.contains("63 runs, about "), "three cells of three locks in seven rounds: {told}");
-    assert!(said.contains("66 runs are in plan.db, 7 of them failed; 'lockswap study report plan.db'"), "{said}");
-    let sql = "SELECT DISTINCT program, lock, problem, json_extract(sample, '$.stderr_tail') FROM run WHERE problem IS NOT NULL";
+    assert!(
+        said.contains("66 runs were added to plan.db, 7 of them failed; 'lockswap study report plan.db'"),
+        "{said}"
+    );
+    let sql = "SELECT DISTINCT program, lock, problem, json_extract(sample, '$.stderr_tail') FROM run
+               WHERE problem IS NOT NULL";
     assert_eq!(query(&place, "plan.db", sql), "crash ticket crashed: SIGSEGV last words\n");
     let report = succeed(&place, &["study", "report", "plan.db", "--sensitive", "0", "--draws", "40"]);
     assert!(report.contains("Runs that failed") && report.contains("crash at 1 on ticket"), "{report}");
@@ -261,10 +267,16 @@ fn a_killed_study_goes_on_where_it_was() {
     assert!(kept < 66, "{kept}");
     let short = place.output(&["study", "run", "plan.toml", "--resume", "--budget", "1ms"]);
     assert_eq!(short.status.code(), Some(4), "{}", text(&short.stderr));
-    assert!(text(&short.stderr).contains("the budget is used up after"), "{}", text(&short.stderr));
+    let told = text(&short.stderr);
+    assert!(told.contains("the budget is used up after"), "{told}");
+    assert!(told.contains("0 runs were added to plan.db; 'lockswap study run plan.toml --resume' goes on"), "{told}");
     let rest = place.output(&["study", "run", "plan.toml", "--resume"]);
     assert_eq!(rest.status.code(), Some(3), "{}", text(&rest.stderr));
-    assert!(text(&rest.stdout).contains(&format!("{} runs are in plan.db", 66 - kept)), "{}", text(&rest.stdout));
+    assert!(
+        text(&rest.stdout).contains(&format!("{} runs were added to plan.db", 66 - kept)),
+        "{}",
+        text(&rest.stdout)
+    );
     let twice = "SELECT count(*) FROM (SELECT 1 FROM run GROUP BY program, nodes, lock, round HAVING count(*) > 1)";
     assert_eq!((query(&place, "plan.db", twice).as_str(), count().trim()), ("0\n", "66"));
 }
@@ -300,7 +312,7 @@ fn what_is_wrong_with_a_plan_is_said_before_a_run_is_made() {
     };
     for (old, new, status, said) in [
         ("machine =", "machin =", 2, "unknown field `machin`"),
-        ("\"ticket\"", "\"tiket\"", 2, "line 2: there is no lock 'tiket'"),
+        ("\"ticket\"", "\"tiket\"", 2, "line 2: there is no mutex lock 'tiket'"),
         (
             "command = [\"sh\"",
             "command = [\"shell-of-nobody\"",
@@ -331,7 +343,8 @@ fn what_is_wrong_with_a_plan_is_said_before_a_run_is_made() {
 const LOOK: &str = r#"
 const seen = {};
 const table = [...document.querySelectorAll("table")].find((t) => t.tHead.textContent.includes("worst loss"));
-const names = () => [...table.tBodies[0].rows].filter((row) => !row.hidden).map((row) => row.cells[0].textContent).join(" ");
+const shown = () => [...table.tBodies[0].rows].filter((row) => !row.hidden);
+const names = () => shown().map((row) => row.cells[0].textContent).join(" ");
 const press = (column) => table.tHead.rows[0].cells[column].querySelector("button").click();
 seen.before = names();
 press(0); press(0); seen.falling = names();
@@ -395,4 +408,37 @@ fn a_page_sorts_filters_and_shows_its_pictures_in_a_browser() {
         "unnamed": 0,
     });
     assert_eq!(seen, expected);
+}
+
+/// The plans of `studies/`, on two locks and made small.
+#[test]
+fn ready_plans_run_on_debians_programs() {
+    let place = Place::new();
+    let programs = [("kccachetest", "kyotocabinet-utils"), ("sysbench", "sysbench")];
+    if programs.iter().any(|(program, package)| need(program, package).is_none()) {
+        return;
+    }
+    let studies = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies");
+    for (plan, runs) in [("kyotocabinet", 6), ("sysbench", 6)] {
+        let mut text = fs::read_to_string(studies.join(plan).with_extension("toml")).unwrap();
+        for (large, small) in [
+            ("repetitions = 10", "repetitions = 1"),
+            ("warmup = 1", "warmup = 0"),
+            ("20000", "2000"),
+            (".kct 5000", ".kct 500"),
+            ("--time=2", "--time=1"),
+            ("=100000", "=1000"),
+        ] {
+            text = text.replace(large, small);
+        }
+        let short = |line: &str| match line {
+            line if line.starts_with("nodes = ") => "nodes = [2]".to_owned(),
+            line if line.starts_with("locks = ") => "locks = [\"futex\", \"ticket\"]".to_owned(),
+            line => line.to_owned(),
+        };
+        let text: Vec<String> = text.lines().map(short).collect();
+        fs::write(place.path(&format!("{plan}.toml")), text.join("\n")).unwrap();
+        let said = succeed(&place, &["study", "run", &format!("{plan}.toml")]);
+        assert!(said.contains(&format!("{runs} runs were added to {plan}.db;")), "{said}");
+    }
 }

@@ -158,7 +158,9 @@ fn colours(sheet: &Sheet, row: &Row) -> Vec<f64> {
 }
 
 fn picture(chart: &Chart) -> page::Picture {
-    page::Picture { caption: chart.title.clone(), svg: chart.render(Format::Svg) }
+    // On the page its title stands above it.
+    let untitled = Chart { title: String::new(), ..chart.clone() };
+    page::Picture { caption: chart.title.clone(), svg: untitled.render(Format::Svg) }
 }
 
 /// A chart for each lock-sensitive program that has several numbers of nodes.
