@@ -18,6 +18,9 @@ use crate::summary;
 /// Variables that a program's environment has and ours has not; nothing removes one.
 pub type Variables = Vec<(OsString, Option<OsString>)>;
 
+/// The environment that puts a program on a lock, and whether it loads the preload library.
+pub type Environment<'a> = &'a dyn Fn(&str) -> Result<(bool, Variables), Unusable>;
+
 /// What identifies a run: a program, a number of nodes, a lock, and the round; the trial of the plain program has none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
@@ -87,8 +90,8 @@ pub struct Settings<'a> {
     pub budget: Option<Duration>,
     /// What was made before.
     pub made: HashMap<Key, Made>,
-    /// The environment that puts a program on a lock, and whether it loads the preload library.
-    pub environment: &'a dyn Fn(&str) -> Result<(bool, Variables), Unusable>,
+    /// How a program gets on a lock.
+    pub environment: Environment<'a>,
     /// The CPUs of each NUMA node.
     pub nodes: Vec<Vec<usize>>,
 }
