@@ -28,6 +28,11 @@ impl UserError {
         Self { remedy: format!("{}; {remedy}", self.remedy), ..self }
     }
 
+    /// What is wrong, and the remedy.
+    pub fn words(&self) -> (String, String) {
+        (self.what.clone(), self.remedy.clone())
+    }
+
     /// The same with another exit status.
     pub fn with_status(self, status: u8) -> Self {
         Self { status, ..self }

@@ -23,6 +23,7 @@ mod selection;
 mod setting;
 mod sim;
 mod slo;
+mod study;
 mod terminal;
 mod topo;
 mod torture;
@@ -63,6 +64,7 @@ enum Command {
     /// Measures the locks themselves on this machine.
     Bench(bench::BenchArgs),
     Sim(sim::SimArgs),
+    Study(study::StudyArgs),
     Torture(torture::TortureArgs),
     InstallDocs(install_docs::InstallDocsArgs),
     #[command(name = child::KEY_VALUE, hide = true)]
@@ -107,6 +109,7 @@ fn main() -> ExitCode {
         Command::Loaded => hidden::loaded(),
         Command::Yield => hidden::try_yield(),
         Command::Sim(args) => sim::run(args),
+        Command::Study(args) => study::run(args),
         Command::Torture(args) => torture::run(args),
         Command::InstallDocs(args) => install_docs::run(&args, &Args::command()),
         Command::TortureHere(args) => hidden::torture(&args),

@@ -87,10 +87,15 @@ impl JsonArgs {
 /// The extensions of all forms. A command that has fewer names those that it has.
 pub const ALL_FORMS: &[&str] = &["json", "csv", "md", "html", "svg", "png"];
 
+/// What stands for a folder in the place of an extension.
+const FOLDER: &str = "/";
+
 #[derive(Clone, Copy)]
 enum Form {
     Data(Format),
     Picture(lockswap_plot::Format),
+    /// A folder that gets several files.
+    Folder,
 }
 
 /// What a file is to be filled with.
@@ -104,6 +109,7 @@ pub enum Wanted {
 /// All files that the user wants.
 pub struct Outputs {
     files: Vec<(Form, OutputFile)>,
+    folders: Vec<PathBuf>,
     look: LookArgs,
     /// What could not be written.
     pub failed: Vec<String>,
@@ -130,7 +136,16 @@ impl Outputs {
             }
         }
         let mut files: Vec<(Form, OutputFile)> = Vec::new();
+        let mut folders = Vec::new();
         for (form, path) in wanted {
+            if matches!(form, Form::Folder) {
+                std::fs::create_dir_all(path).map_err(|error| {
+                    let what = format!("cannot make the folder {}: {error}", path.display());
+                    UserError::new(what, "name a folder where you can make one; nothing was measured")
+                })?;
+                folders.push(path.to_owned());
+                continue;
+            }
             if path == Path::new("-") {
                 let remedy = "--format json, csv or md prints it instead of the table";
                 return Err(UserError::new("- is no file to export to", remedy).with_status(USAGE));
@@ -145,7 +160,7 @@ impl Outputs {
             }
             files.push((form, file));
         }
-        Ok(Self { files, look: args.look, failed: Vec::new() })
+        Ok(Self { files, folders, look: args.look, failed: Vec::new() })
     }
 
     /// Whether there are files that keep what was measured so far.
@@ -161,12 +176,32 @@ impl Outputs {
                 Form::Data(_) if file.is_stream() && !done => continue,
                 Form::Data(format) => Wanted::Data(*format),
                 Form::Picture(_) if !done => continue,
+                Form::Folder => continue,
                 Form::Picture(format) => Wanted::Picture(self.look.of(*format)),
             };
             if let Err(error) = render(wanted).and_then(|content| file.replace(&content)) {
                 let problem = format!("cannot write {}: {error}", file.path().display());
                 if !self.failed.contains(&problem) {
                     self.failed.push(problem);
+                }
+            }
+        }
+    }
+
+    /// Writes the same files, names with contents, to each folder that is wanted.
+    pub fn write_folders(&mut self, render: impl FnOnce() -> io::Result<Vec<(String, Vec<u8>)>>) {
+        if self.folders.is_empty() {
+            return;
+        }
+        let files = match render() {
+            Ok(files) => files,
+            Err(error) => return self.failed.push(format!("cannot render the files of a folder: {error}")),
+        };
+        for folder in &self.folders {
+            for (name, content) in &files {
+                let path = folder.join(name);
+                if let Err(error) = OutputFile::prepare(&path).and_then(|file| file.replace(content)) {
+                    self.failed.push(format!("cannot write {}: {error}", path.display()));
                 }
             }
         }
@@ -183,6 +218,9 @@ impl Outputs {
 }
 
 fn form(path: &Path, forms: &[&str]) -> Result<Form, UserError> {
+    if forms.contains(&FOLDER) && path.as_os_str().as_encoded_bytes().ends_with(FOLDER.as_bytes()) {
+        return Ok(Form::Folder);
+    }
     let extension = path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase);
     let extension = match extension.as_deref() {
         Some("markdown") => Some("md"),
@@ -214,7 +252,7 @@ fn either(forms: &[&str]) -> String {
             (_, 1) => " or ",
             _ => ", ",
         };
-        text += &format!(".{form}");
+        text += &if *form == FOLDER { form.to_string() } else { format!(".{form}") };
     }
     text
 }

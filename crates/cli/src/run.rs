@@ -95,7 +95,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let mut envs = selection.environment().map_err(|e| e.with_status(OWN_FAILURE))?;
     envs.extend(args.only.variable()?);
     envs.extend(Some(&args.slo).filter(|slos| !slos.is_empty()).map(|slos| slo_variable(slos)));
-    let mut program = Program { args: args.command, envs };
+    let mut program = Program { args: args.command, envs, ..Program::default() };
     let watch = selection.asks().any_place().then(Watch::begin).flatten();
     if let Some(note) = watch.as_ref().and_then(|watch| kinds_note(&selection, watch)) {
         // A closed stderr must not keep the program from running.

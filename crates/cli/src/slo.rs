@@ -207,7 +207,7 @@ fn variant(setting: &Setting, point: &Point, file: &LatencyFile) -> Result<Varia
     if let Some(ns) = target {
         envs.push(slo_variable(&[Slo { id: setting.epoch, ns }]));
     }
-    Ok(Variant::new(lock, !selection.is_plain(), Program { args: setting.command.clone(), envs }))
+    Ok(Variant::new(lock, !selection.is_plain(), Program { args: setting.command.clone(), envs, ..Program::default() }))
 }
 
 /// Shows the progress and keeps what there is.

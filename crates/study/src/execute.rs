@@ -18,7 +18,7 @@ use crate::{stats, summary};
 const HUNG_FACTOR: f64 = 10.0;
 
 /// A lock that timed out this often is left out of the remaining rounds: each costs the whole limit.
-const TIMEOUTS_ALLOWED: usize = 2;
+pub(crate) const TIMEOUTS_ALLOWED: usize = 2;
 
 /// Bytes of output searched for a metric; the end of longer output is searched.
 const METRIC_BYTES: usize = 8 << 20;
@@ -200,7 +200,12 @@ fn interrupted(interrupt: Option<&Interrupt>) -> Ending {
 }
 
 /// Runs a command that the user wants around the runs; it must succeed.
-fn around(option: &str, command: Option<&Program>, plan: &Plan, interrupt: Option<&Interrupt>) -> Result<(), Ending> {
+pub(crate) fn around(
+    option: &str,
+    command: Option<&Program>,
+    plan: &Plan,
+    interrupt: Option<&Interrupt>,
+) -> Result<(), Ending> {
     let Some(command) = command else { return Ok(()) };
     let limits = Limits {
         timeout: Duration::from_secs(365 * 24 * 3600),
@@ -247,7 +252,8 @@ fn limit(plan: &Plan, comparison: &Comparison, index: usize) -> Duration {
     plan.timeout.unwrap_or_else(|| DEFAULT_TIMEOUT.max(Duration::from_secs_f64(HUNG_FACTOR * slowest)))
 }
 
-fn measure(
+/// Runs a variant once; nothing after an interruption.
+pub(crate) fn measure(
     plan: &Plan,
     variant: &Variant,
     program: &Program,
@@ -315,7 +321,7 @@ mod tests {
     }
 
     fn shell(script: &str) -> Program {
-        Program { args: vec!["/bin/sh".into(), "-c".into(), script.into()], envs: Vec::new() }
+        Program { args: vec!["/bin/sh".into(), "-c".into(), script.into()], envs: Vec::new(), ..Program::default() }
     }
 
     fn plan(variants: &[(&str, &str)]) -> Plan {

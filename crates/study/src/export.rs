@@ -272,12 +272,14 @@ fn page(comparison: &Comparison) -> Page {
             .map(|row| page::Row { cells: table.cells(row).collect(), judgement: row.judgement })
             .collect(),
         title: table.title,
+        ..page::Table::default()
     };
     Page {
         title: comparison.name.clone(),
         conclusion: conclusion(comparison),
         tables: tables(comparison, usize::MAX).into_iter().map(table).collect(),
         notes: notes(comparison),
+        ..Page::default()
     }
 }
 

@@ -6,6 +6,7 @@
 //! - [`stats`] and [`summary`] turn samples into medians, intervals and verdicts; [`columns`], [`notes`] and [`numbers`]
 //!   say them in words.
 //! - [`export`] writes JSON, CSV and pages ([`page`]), atomically; [`draw`] makes pictures.
+//! - [`survey`] keeps the runs of many programs in a database, and computes the tables of a study from them.
 //! - [`slo`] runs a program with one latency target after another.
 //! - [`calls`], [`latencies`] and [`run_summary`] read what the preload library counted in a run.
 //! - [`machine`] describes the machine that the numbers belong to.
@@ -33,3 +34,4 @@ pub mod service;
 pub mod slo;
 pub mod stats;
 pub mod summary;
+pub mod survey;

@@ -2,10 +2,17 @@
 
 use regex_lite::{Regex, RegexBuilder};
 
-/// A regular expression that captures a number.
+/// What finds a number in the output: a regular expression that captures it, or its place in JSON.
 #[derive(Clone, Debug)]
 pub struct Metric {
-    regex: Regex,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Regex(Regex),
+    /// A JSON pointer (RFC 6901).
+    Json(String),
 }
 
 impl Metric {
@@ -14,27 +21,52 @@ impl Metric {
     pub fn new(expression: &str) -> Result<Self, String> {
         // `^` and `$` mean lines: a program's output is one number on some line.
         let regex = RegexBuilder::new(expression).multi_line(true).build().map_err(|e| e.to_string())?;
-        Ok(Self { regex })
+        Ok(Self { kind: Kind::Regex(regex) })
+    }
+
+    /// The number at a place such as `jobs.0.write.iops` in the output, which is JSON, or in its last line that is.
+    pub fn json(path: &str) -> Self {
+        let escaped = path.replace('~', "~0").replace('/', "~1");
+        Self { kind: Kind::Json(format!("/{}", escaped.replace('.', "/"))) }
     }
 
     /// The name of its first named group: `p99` of `(?<p99>[0-9.]+)`.
     pub fn name(&self) -> Option<&str> {
-        self.regex.capture_names().flatten().next()
+        match &self.kind {
+            Kind::Regex(regex) => regex.capture_names().flatten().next(),
+            Kind::Json(_) => None,
+        }
     }
 
     /// What the last match captured, where that is not a number.
     pub fn not_a_number(&self, text: &str) -> Option<String> {
-        let last = self.regex.captures_iter(text).last()?;
-        let group = (1..last.len()).find_map(|i| last.get(i)).or_else(|| last.get(0))?.as_str();
-        number(group).is_none().then(|| group.chars().take(40).collect())
+        let found = self.text(text)?;
+        number(&found).is_none().then(|| found.chars().take(40).collect())
     }
 
     /// The number of the last match in `text`, or `None` where nothing matches or what matches is not a number.
     /// The last one, because programs print intermediate figures first.
     pub fn find(&self, text: &str) -> Option<f64> {
-        let last = self.regex.captures_iter(text).last()?;
-        let group = (1..last.len()).find_map(|i| last.get(i));
-        number(group.or_else(|| last.get(0))?.as_str())
+        number(&self.text(text)?)
+    }
+
+    /// What stands where the number is wanted.
+    fn text(&self, text: &str) -> Option<String> {
+        match &self.kind {
+            Kind::Regex(regex) => {
+                let last = regex.captures_iter(text).last()?;
+                let group = (1..last.len()).find_map(|i| last.get(i));
+                Some(group.or_else(|| last.get(0))?.as_str().to_owned())
+            }
+            Kind::Json(pointer) => {
+                let place = |text: &str| -> Option<String> {
+                    let value: serde_json::Value = serde_json::from_str(text).ok()?;
+                    let found = value.pointer(pointer)?;
+                    Some(found.as_str().map_or_else(|| found.to_string(), str::to_owned))
+                };
+                place(text).or_else(|| text.lines().rev().find_map(place))
+            }
+        }
     }
 }
 
@@ -89,6 +121,17 @@ mod tests {
         assert_eq!(find(r"v=(\S+)", "v=1,e12"), None, "letters are no group of thousands");
         assert_eq!(find(r"v=(\S+)", "v=1e,123"), None);
         assert_eq!(find("a=(1)|b=(2)", "b=2"), Some(2.0), "the first group took no part");
+    }
+
+    #[test]
+    fn numbers_in_json() {
+        let metric = Metric::json("jobs.0.write.iops");
+        let json = r#"{"jobs": [{"write": {"iops": 12.5}}], "a/b": "7"}"#;
+        assert_eq!(metric.find(json), Some(12.5));
+        assert_eq!(metric.find(&format!("fio-3\n{{\"x\": 1}}\n{json}\nend")), Some(12.5), "the last line that has it");
+        assert_eq!(Metric::json("a/b").find(json), Some(7.0));
+        assert_eq!((Metric::json("jobs.1").find(json), metric.find("no json")), (None, None));
+        assert_eq!(Metric::json("jobs.0.write").not_a_number(json).as_deref(), Some("{\"iops\":12.5}"));
     }
 
     #[test]

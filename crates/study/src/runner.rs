@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -22,12 +22,14 @@ use rustix::process::{kill_process_group, pidfd_open, waitid, Pid, PidfdFlags, S
 use crate::model::{signal_name, Exit, Usage};
 
 /// A program with its arguments and what its environment has that ours has not.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Program {
     /// The program, searched in PATH when it has no slash, and its arguments.
     pub args: Vec<OsString>,
     /// Variables to set, or to remove where there is no value.
     pub envs: Vec<(OsString, Option<OsString>)>,
+    /// The folder that it runs in; ours if there is none.
+    pub folder: Option<PathBuf>,
 }
 
 impl Program {
@@ -39,6 +41,9 @@ impl Program {
     fn command_from(&self, fallback: &OsStr, args: &[OsString]) -> Command {
         let mut command = Command::new(args.first().map_or(fallback, OsString::as_os_str));
         command.args(args.iter().skip(1));
+        if let Some(folder) = &self.folder {
+            command.current_dir(folder);
+        }
         for (name, value) in &self.envs {
             match value {
                 Some(value) => command.env(name, value),
@@ -377,7 +382,7 @@ mod tests {
     use super::*;
 
     fn shell(script: &str) -> Program {
-        Program { args: ["/bin/sh", "-c", script].map(OsString::from).to_vec(), envs: Vec::new() }
+        Program { args: ["/bin/sh", "-c", script].map(OsString::from).to_vec(), envs: Vec::new(), ..Program::default() }
     }
 
     fn limits(timeout: Duration) -> Limits<'static> {
@@ -400,7 +405,7 @@ mod tests {
         assert_eq!((&*ended.stdout, &*ended.stderr), (&b"out\n"[..], &b"err\n"[..]));
         let killed = run("kill -SEGV $$");
         assert_eq!(killed.exit, Exit::Signal { number: 11, name: "SIGSEGV".into() });
-        let none = Program { args: vec!["/no/such/program".into()], envs: Vec::new() };
+        let none = Program { args: vec!["/no/such/program".into()], envs: Vec::new(), ..Program::default() };
         let missing = run_once(&none, limits(Duration::from_secs(1)), None).unwrap();
         assert!(matches!(missing.exit, Exit::NotStarted { .. }), "{:?}", missing.exit);
     }
@@ -472,7 +477,7 @@ mod tests {
         let script = dir.path().join("plain");
         std::fs::write(&script, "echo \"from $1\"\n").unwrap();
         std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let program = Program { args: vec![script.into(), "sh".into()], envs: Vec::new() };
+        let program = Program { args: vec![script.into(), "sh".into()], envs: Vec::new(), ..Program::default() };
         let ended = run_once(&program, limits(Duration::from_secs(20)), None).unwrap();
         assert_eq!((ended.exit, &*ended.stdout), (Exit::Code { code: 0 }, &b"from sh\n"[..]));
     }

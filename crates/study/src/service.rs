@@ -191,7 +191,7 @@ mod tests {
     use std::ffi::OsString;
 
     fn shell(script: &str) -> Program {
-        Program { args: ["/bin/sh", "-c", script].map(OsString::from).to_vec(), envs: Vec::new() }
+        Program { args: ["/bin/sh", "-c", script].map(OsString::from).to_vec(), envs: Vec::new(), ..Program::default() }
     }
 
     fn run(server: &str, load: &str, ready: &str) -> (Run, Option<String>) {

@@ -27,6 +27,7 @@ use crate::only::OnlyArgs;
 use crate::outputs::{OutputArgs, Outputs, Wanted, ALL_FORMS};
 use crate::picture;
 use crate::terminal;
+pub use plan::{percent, strays};
 use plan::{Direction, Sweep};
 
 /// Runs a program on several locks in turn and says what the difference is worth.

@@ -233,7 +233,7 @@ fn variants(args: &CompareArgs, command: &[OsString]) -> Result<Vec<Variant>, Us
                 lock: row.label.clone(),
                 setting: setting.clone(),
                 preloaded: !is_plain,
-                program: Program { args: command.clone(), envs },
+                program: Program { args: command.clone(), envs, ..Program::default() },
                 load: around(&args.load),
                 prepare: around(&args.prepare),
             });
@@ -253,17 +253,17 @@ fn environment(args: &CompareArgs, row: &Locks) -> Result<(bool, Variables), Use
     selection.check()?;
     let mut envs = selection.environment()?;
     envs.extend(args.only.variable()?);
-    // Variables of our own environment must not change what is compared.
-    let stray = VARIABLES
-        .into_iter()
-        .chain(["LOCKSWAP_STATS", "LOCKSWAP_LATENCIES", "LOCKSWAP_ONLY"])
-        .filter(|v| !envs.iter().any(|(name, _)| name == v));
-    let stray: Vec<_> = stray.map(|name| (name.into(), None)).collect();
-    envs.extend(stray);
+    envs.extend(strays(&envs));
     if let Some(little) = &args.little {
         envs.extend(little::environment(&little.seats()?));
     }
     Ok((selection.is_plain(), envs))
+}
+
+/// What removes variables of our own environment that must not change what is compared, unless they are set.
+pub fn strays(set: &Variables) -> Variables {
+    let ours = VARIABLES.into_iter().chain(["LOCKSWAP_STATS", "LOCKSWAP_LATENCIES", "LOCKSWAP_ONLY"]);
+    ours.filter(|variable| !set.iter().any(|(name, _)| name == variable)).map(|name| (name.into(), None)).collect()
 }
 
 /// All combinations of values, the last parameter the fastest.
@@ -307,7 +307,7 @@ fn filled_in_bytes(text: &OsString, setting: &[(String, String)]) -> OsString {
 
 /// A command of the user's, in the shell.
 fn shell(command: &str, envs: Variables) -> Program {
-    Program { args: ["/bin/sh", "-c", command].map(OsString::from).to_vec(), envs }
+    Program { args: ["/bin/sh", "-c", command].map(OsString::from).to_vec(), envs, ..Program::default() }
 }
 
 /// Ourselves, doing next to nothing, without the library and with it.
@@ -318,7 +318,7 @@ fn loading(args: &CompareArgs) -> anyhow::Result<[Program; 2]> {
         let mut envs = environment(args, &row)?.1;
         // Which would keep the library from starting in us.
         envs.retain(|(name, _)| name != "LOCKSWAP_ONLY");
-        Ok(Program { args: vec![own.clone(), child::LOADED.into()], envs })
+        Ok(Program { args: vec![own.clone(), child::LOADED.into()], envs, ..Program::default() })
     };
     Ok([program(PLAIN)?, program(INTERPOSED)?])
 }

@@ -12,6 +12,7 @@ mod run;
 mod seccomp;
 mod sim;
 mod slo;
+mod study;
 mod terminal;
 mod topo;
 mod torture;
@@ -148,7 +149,7 @@ fn a_reader_that_goes_away_makes_no_panic() {
 fn every_help_page_has_an_example() {
     let place = Place::new();
     for subcommand in
-        ["run", "compare", "slo", "list", "doctor", "preload-path", "bench", "sim", "torture", "install-docs"]
+        ["run", "compare", "slo", "list", "doctor", "preload-path", "bench", "sim", "study", "torture", "install-docs"]
     {
         let help = text(&place.output(&[subcommand, "--help"]).stdout);
         assert!(help.contains("Example"), "{subcommand}: {help}");

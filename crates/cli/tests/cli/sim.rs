@@ -171,7 +171,7 @@ fn results_go_where_they_are_wanted() {
         let printed = place.output(&[&SHORT[..], &lock, &["--format", format]].concat());
         assert!(printed.stdout == read(file), "{format}: {}", text(&printed.stdout));
     }
-    assert!(text(&read("a.html")).contains("<td>ticket</td>") && read("a.png").starts_with(b"\x89PNG"));
+    assert!(text(&read("a.html")).contains(">ticket</th>") && read("a.png").starts_with(b"\x89PNG"));
     assert!(text(&read("a.svg")).contains("million operations per second"));
     let old = place.output(&[&SHORT[..], &lock, &["--export-csv", "old.csv"]].concat());
     assert!(text(&old.stderr).contains("now written --export FILE.csv") && read("old.csv") == read("a.csv"));

@@ -228,9 +228,20 @@ fn simulations_fit() {
 
 #[test]
 fn help_fits() {
-    for subcommand in
-        ["run", "compare", "slo", "list", "doctor", "topo", "preload-path", "bench", "sim", "torture", "install-docs"]
-    {
+    for subcommand in [
+        "run",
+        "compare",
+        "slo",
+        "list",
+        "doctor",
+        "topo",
+        "preload-path",
+        "bench",
+        "sim",
+        "study",
+        "torture",
+        "install-docs",
+    ] {
         fits(&[subcommand, "--help"], "");
     }
 }

@@ -17,7 +17,7 @@ fn results_leave_in_every_form() {
     let csv = read("t.csv");
     let lines: Vec<&str> = csv.lines().collect();
     assert!(lines.len() == 3 && lines[2].starts_with("spin,ttas,3,") && lines[2].ends_with(",ok,"), "{csv}");
-    assert!(read("t.md").contains("| futex | mutex |") && read("t.html").contains("<td>futex</td>"));
+    assert!(read("t.md").contains("| futex | mutex |") && read("t.html").contains(">futex</th>"));
     let printed = text(&place.output(&[&torture[..], &["--format", "csv"]].concat()).stdout);
     assert!(printed.starts_with("role,lock,seed,"), "{printed}");
 }

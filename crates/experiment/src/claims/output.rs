@@ -86,7 +86,7 @@ pub fn digits(number: f64) -> String {
 /// A table: headings, each with whether numbers stand below it, and rows.
 pub(super) fn table(title: Option<&str>, columns: &[(&str, bool)], rows: Vec<Row>) -> Table {
     let columns = columns.iter().map(|(heading, is_numeric)| ((*heading).to_owned(), *is_numeric)).collect();
-    Table { title: title.map(str::to_owned), columns, rows }
+    Table { title: title.map(str::to_owned), columns, rows, ..Table::default() }
 }
 
 /// A row that is as expected.

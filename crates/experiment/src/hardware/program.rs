@@ -53,7 +53,10 @@ impl Program {
     /// # Errors
     /// It cannot be started, fails, hangs or does not print its number.
     pub fn run(&self) -> io::Result<Report> {
-        let command = |args: &[String], envs| Command { args: args.iter().map(OsString::from).collect(), envs };
+        let command = |args: &[String], envs| {
+            let args = args.iter().map(OsString::from).collect();
+            Command { args, envs, ..Command::default() }
+        };
         let timeout = PATIENCE + Duration::from_nanos(2 * self.takes);
         let limits = Limits { timeout, capture_stdout: true, keep_bytes: KEPT, input: None, show: false };
         let interrupt = Interrupt::on(&[Signal::INT, Signal::TERM, Signal::HUP].map(Signal::as_raw))?;

@@ -170,7 +170,7 @@ pub fn page(speeds: &[Speed], targets: bool) -> Page {
         let reached = measured(speeds).filter(|speed| speed.is_reached()).count();
         notes.push(format!("{reached} of {} targets reached", measured(speeds).count()));
     }
-    let table = Table { title: None, columns, rows: measured(speeds).map(row).collect() };
+    let table = Table { columns, rows: measured(speeds).map(row).collect(), ..Table::default() };
     Page { title: "lockswap bench simulator".to_owned(), tables: vec![table], notes, ..Page::default() }
 }
 

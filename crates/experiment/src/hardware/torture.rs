@@ -173,7 +173,7 @@ impl<'a> Document<'a> {
             cells.push(result.verdict().to_owned());
             Row { cells, judgement: if result.failed() { Judgement::Failed } else { Judgement::Baseline } }
         };
-        let table = Table { title: None, columns, rows: results.iter().map(row).collect() };
+        let table = Table { columns, rows: results.iter().map(row).collect(), ..Table::default() };
         let (time, threads) = (as_option(self.time), list(self.threads));
         let mut notes =
             vec![self.machine.words(), format!("seed {seed}, {time} per lock, rounds of {threads} threads in turn")];
@@ -238,7 +238,9 @@ pub fn torture(
     // Its own watching thread ends it long before, with a better message.
     let timeout = Duration::from_nanos(order.time + 3 * order.patience) + Duration::from_secs(10);
     let limits = Limits { timeout, capture_stdout: true, keep_bytes: 1 << 16, input: None, show: false };
-    let Some(run) = run_once(&Program { args: words, envs: environment }, limits, Some(interrupt)) else {
+    let Some(run) =
+        run_once(&Program { args: words, envs: environment, ..Program::default() }, limits, Some(interrupt))
+    else {
         return Ok(None);
     };
     // The signal may have ended the child first: Ctrl-C goes to all processes of a terminal.

@@ -71,8 +71,8 @@ pub fn page(found: &Findings<'_>) -> Page {
         };
         Row { cells: cells(finding, has_cpu), judgement }
     };
-    let table = Table { title: None, columns, rows: found.found.iter().map(row).collect() };
-    Page { title: title(found), conclusion, tables: vec![table], notes: notes(found, rounds, count) }
+    let table = Table { columns, rows: found.found.iter().map(row).collect(), ..Table::default() };
+    Page { title: title(found), conclusion, tables: vec![table], notes: notes(found, rounds, count), ..Page::default() }
 }
 
 fn title(found: &Findings<'_>) -> String {

@@ -87,9 +87,9 @@ pub fn page(plan: &Plan, points: &[Point<'_>]) -> Page {
     };
     let columns = all.iter().filter(|heading| is_shown(heading));
     let table = Table {
-        title: None,
         columns: columns.map(|heading| ((*heading).to_owned(), !["lock", "with"].contains(heading))).collect(),
         rows: plan.all().map(row).collect(),
+        ..Table::default()
     };
     let ratio_legend = ratios.then(|| ratio_legend(plan.seeds.len()));
     let legend = LEGEND.iter().filter(|line| shares || **line != LOCK_TIME_LEGEND);
@@ -98,6 +98,7 @@ pub fn page(plan: &Plan, points: &[Point<'_>]) -> Page {
         conclusion: vec![about(plan)],
         tables: vec![table],
         notes: ratio_legend.into_iter().chain(legend.map(|line| (*line).to_owned())).collect(),
+        ..Page::default()
     }
 }
 

@@ -29,6 +29,7 @@ pub fn page(findings: &Findings) -> Page {
         conclusion: vec![simulated, runs],
         tables,
         notes: LEGEND.map(str::to_owned).into_iter().chain(drift(findings)).chain(failed).collect(),
+        ..Page::default()
     }
 }
 
@@ -45,7 +46,7 @@ const LEGEND: [&str; 5] = [
 fn table(title: String, columns: &[(&str, bool)], rows: Vec<Vec<String>>) -> Table {
     let columns = columns.iter().map(|(heading, is_numeric)| ((*heading).to_owned(), *is_numeric)).collect();
     let row = |cells| Row { cells, judgement: Judgement::Same };
-    Table { title: Some(title), columns, rows: rows.into_iter().map(row).collect() }
+    Table { title: Some(title), columns, rows: rows.into_iter().map(row).collect(), ..Table::default() }
 }
 
 /// The locks of one workload and number of threads.

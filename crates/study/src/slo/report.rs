@@ -82,15 +82,16 @@ fn page(curve: &Curve, environment: &str) -> Page {
     let numeric = |(column, heading): (usize, &&str)| ((*heading).to_owned(), column + 1 < HEADINGS.len());
     let row = |point| Row { cells: cells(point, curve).to_vec(), judgement: Judgement::Same };
     let table = Table {
-        title: None,
         columns: HEADINGS.iter().enumerate().map(numeric).collect(),
         rows: measured.map(row).collect(),
+        ..Table::default()
     };
     Page {
         title: curve.command.join(" "),
         conclusion: lines(advice(curve, environment)),
         tables: vec![table],
         notes: lines(remarks(curve)),
+        ..Page::default()
     }
 }
 

@@ -135,6 +135,7 @@ pub fn page(plan: &Plan, findings: &[Moved]) -> Page {
             parameters(&of_parameters(findings)),
         ],
         notes,
+        ..Page::default()
     }
 }
 

@@ -61,7 +61,7 @@ fn table(number: usize, group: &Group<Report>) -> Table {
     let mut numbers = vec!["throughput", "SLO"];
     numbers.extend(times);
     let columns = Columns { lock: "lock", headings: numbers, cells: &cells };
-    let mut table = Table { title: Some(title(group, config)), columns: headings(&columns), rows: Vec::new() };
+    let mut table = Table { title: Some(title(group, config)), columns: headings(&columns), ..Table::default() };
     for (row, own) in rows(group, number, &[], &columns).into_iter().zip(&group.measured) {
         table.rows.push(row);
         let phases = own.median().filter(|_| matches!(config.length, Length::Phases));

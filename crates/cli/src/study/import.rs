@@ -1,0 +1,81 @@
+//! `lockswap study import`: data that others published becomes part of a database.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use lockswap_study::survey::database::{Database, Source};
+use lockswap_study::survey::litl;
+
+use crate::error::{UserError, USAGE};
+use crate::terminal;
+
+const EXAMPLES: &str = "\
+Formats: litl, the data that the authors of LiTL published: CSV files with the columns bench, node, strategy,
+throughput and, in some, latency; a line is a run. Each file is a machine, called after the file. A file is
+imported as a whole or, if a line of it cannot be read, not at all.
+
+Examples:
+  lockswap study import litl A64.csv I48.csv --db litl.db
+  lockswap study import litl results.csv --machine opteron --db litl.db";
+
+/// Reads data that others published into a database.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ImportArgs {
+    /// Form of the files
+    #[arg(value_parser = ["litl"])]
+    format: String,
+    /// The files
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The database; it is made if there is none
+    #[arg(long, value_name = "DB")]
+    db: PathBuf,
+    /// What the machine is called [default: the file's name without its ending]
+    #[arg(long, value_name = "NAME")]
+    machine: Option<String>,
+}
+
+/// Runs the command.
+pub fn run(args: &ImportArgs) -> anyhow::Result<ExitCode> {
+    if args.machine.is_some() && args.files.len() > 1 {
+        let remedy = "import them one after the other, each with its --machine";
+        return Err(UserError::new("--machine names one machine, and there are several files", remedy)
+            .with_status(USAGE)
+            .into());
+    }
+    // All are read before the first is added, so that a bad one leaves nothing half done.
+    let read = args.files.iter().map(|path| Ok((path, read(path)?))).collect::<Result<Vec<_>, UserError>>()?;
+    let mut database = Database::create(&args.db).map_err(UserError::from)?;
+    for (path, file) in read {
+        let machine = args.machine.clone().unwrap_or_else(|| stem(path));
+        let known = database.sources().map_err(UserError::from)?;
+        if known.iter().any(|(_, source)| source.machine == machine) {
+            let what = format!("{} has runs of {machine} already", args.db.display());
+            let remedy = "import into a new database, or give it another name with --machine";
+            return Err(UserError::new(what, remedy).into());
+        }
+        let name = path.display().to_string();
+        let source = Source { kind: args.format.clone(), machine, name, details: "{}".into() };
+        database.add(&source, &file.quantities, &file.runs).map_err(UserError::from)?;
+        let mut line = format!("{}: {} runs of machine {}", path.display(), file.runs.len(), source.machine);
+        if !file.left_out.is_empty() {
+            line += &format!("; left out: {}", file.left_out.join(", "));
+        }
+        terminal::print(&format!("{line}\n"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(path: &Path) -> Result<litl::File, UserError> {
+    let name = path.display().to_string();
+    let file = File::open(path)
+        .map_err(|error| UserError::new(format!("cannot read {name}: {error}"), "name a CSV file that you can read"))?;
+    Ok(litl::read(&name, io::BufReader::new(file))?)
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().map_or_else(|| "machine".into(), |stem| stem.to_string_lossy().into_owned())
+}
