@@ -1,55 +1,21 @@
 //! Virtual threads: coroutines that take turns on one thread of the host. Whose turn it is, the caller says.
 
-use corosensei::stack::{DefaultStack, Stack, StackPointer};
+use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 
 /// Virtual threads get this much stack, bytes.
 const STACK_BYTES: usize = 64 * 1024;
-/// The tops of stacks are spread over so many bytes.
-const SPREAD: usize = 4096;
-/// The distance of two tops that follow each other: what is on a stack keeps its place in a simulated line, however long
-/// those are.
-const APART: usize = 128;
 
 thread_local! {
     /// The way out of the virtual thread that runs.
     static WAY_OUT: Cell<*const Yielder<(), ()>> = const { Cell::new(std::ptr::null()) };
-    static STACKS: RefCell<Vec<Spread>> = const { RefCell::new(Vec::new()) };
-    /// How many stacks this thread of the host has made.
-    static MADE: Cell<usize> = const { Cell::new(0) };
-}
-
-/// A stack whose top lies elsewhere in its page than those of the stacks made before and after it. Where the host's first
-/// cache keeps memory depends on its place in a page; tops that are alike in that would drive each other out.
-struct Spread {
-    memory: DefaultStack,
-    top: StackPointer,
-}
-
-impl Spread {
-    fn new() -> Self {
-        let number = MADE.replace(MADE.get() + 1);
-        let memory = DefaultStack::new(STACK_BYTES + SPREAD).expect("memory for a coroutine's stack");
-        let top = memory.base().get() - number * APART % SPREAD;
-        Spread { top: StackPointer::new(top).expect("an address"), memory }
-    }
-}
-
-// SAFETY: it is a part of `memory`, which ends at the guard page of that; more than [`STACK_BYTES`] lie below the top,
-// which is aligned because the end of a page and `APART` are.
-unsafe impl Stack for Spread {
-    fn base(&self) -> StackPointer {
-        self.top
-    }
-    fn limit(&self) -> StackPointer {
-        self.memory.limit()
-    }
+    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
 struct Virtual {
-    coroutine: Coroutine<(), (), (), Spread>,
+    coroutine: Coroutine<(), (), (), DefaultStack>,
     way_out: *const Yielder<(), ()>,
 }
 
@@ -97,8 +63,10 @@ impl Drop for Coroutines<'_> {
     }
 }
 
-fn take_stack() -> Spread {
-    STACKS.with_borrow_mut(Vec::pop).unwrap_or_else(Spread::new)
+fn take_stack() -> DefaultStack {
+    STACKS
+        .with_borrow_mut(Vec::pop)
+        .unwrap_or_else(|| DefaultStack::new(STACK_BYTES).expect("memory for a coroutine's stack"))
 }
 
 /// Leaves the running virtual thread until it is resumed.
