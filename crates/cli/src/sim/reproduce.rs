@@ -38,7 +38,7 @@ pub struct ReproduceArgs {
     /// Claims whose names begin so: cna, ron, shfl, m1, cna-70
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// Runs of each number at the most, with seeds from 1 on: 3, and twice as many until its interval is narrow
+    /// Runs of each number at the most, with seeds from 1 on: 2, and half as many more until its interval is narrow
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     seeds: u32,
     /// Numbers that the claims had before, instead of those that this program was built with

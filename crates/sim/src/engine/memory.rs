@@ -10,41 +10,43 @@ use super::stores::Pending;
 use super::{Engine, NOBODY};
 use crate::machine::{Migratory, Ps};
 
+/// A cache line. What each access looks at stands first, and so together in the host's memory.
+#[repr(C, align(64))]
 pub struct Line {
     /// The one core that may write.
     pub owner: u32,
-    pub copies: CoreSet,
-    /// Clusters with a copy.
-    clusters: u64,
+    /// The core that has been served last.
+    pub served: u32,
+    /// The CPU that has written last.
+    writer: u32,
     /// The node whose directory keeps the line.
     pub(super) home: u32,
     /// Others have to wait that long.
     pub busy_until: Ps,
     /// When the core that was served last has it; from then on it goes on, however long it keeps the line from others.
     pub arrives: Ps,
-    /// The core that has been served last.
-    pub served: u32,
-    /// The CPU that has written last.
-    writer: u32,
-    /// When the other hardware threads of its core can see that.
+    /// When the other hardware threads of the writer's core can see what it has written.
     for_siblings: Ps,
-    /// How long a request takes to the core that was served last.
-    pub(super) way: Ps,
     /// When it was written last.
     pub changed: Ps,
-    /// Whether its owner has written to it.
-    dirty: bool,
     /// Changes when copies are invalidated or the content may have changed.
     pub version: u32,
-    pub queue: Vec<Request>,
-    /// The request that has been chosen to be served next, and is on its way to the owner.
-    pub(super) chosen: Option<Request>,
-    /// When the announced event comes at which the queue goes on; [`Ps::MAX`] if none is.
-    pub(super) announced: Ps,
-    pub watchers: Vec<(u32, u32)>,
-    pub pending: Vec<Pending>,
+    /// Whether its owner has written to it.
+    dirty: bool,
+    pub copies: CoreSet,
     /// What addresses hold for others while stores to them are pending.
     pub committed: Vec<(usize, u64)>,
+    pub queue: Vec<Request>,
+    /// Clusters with a copy.
+    clusters: u64,
+    /// How long a request takes to the core that was served last.
+    pub(super) way: Ps,
+    pub pending: Vec<Pending>,
+    pub watchers: Vec<(u32, u32)>,
+    /// When the announced event comes at which the queue goes on; [`Ps::MAX`] if none is.
+    pub(super) announced: Ps,
+    /// The request that has been chosen to be served next, and is on its way to the owner.
+    pub(super) chosen: Option<Request>,
 }
 
 impl Line {
@@ -74,6 +76,13 @@ impl Line {
 }
 
 impl Line {
+    /// Whether `core` has it for itself, and nobody waits for it, watches it, or is yet to store to it.
+    #[inline]
+    pub(super) fn is_undisturbed(&self, core: u32, now: Ps) -> bool {
+        let nobody_waits = self.queue.is_empty() && self.watchers.is_empty();
+        self.owner == core && self.arrives <= now && nobody_waits && self.committed.is_empty()
+    }
+
     /// From now on `core`, of `cluster`, has it for itself.
     fn goes_to(&mut self, core: u32, cluster: u32) {
         self.owner = core;
