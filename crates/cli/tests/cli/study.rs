@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use lockswap_e2e::packages::{file, need};
+use lockswap_e2e::{file, need};
 
 use crate::{text, Place};
 
