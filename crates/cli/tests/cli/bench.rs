@@ -284,7 +284,7 @@ fn results_leave_in_every_form() {
     assert!(csv.starts_with("lock,") && csv.lines().count() == 7, "{csv}");
     let markdown = text(&read("a.md"));
     assert!(markdown.contains("| threads | lock ") && markdown.contains("| ttas "), "{markdown}");
-    assert!(text(&read("a.html")).contains(">ttas</th>"));
+    assert!(text(&read("a.html")).contains("<td>ttas</td>"));
     let picture = text(&read("a.svg"));
     assert!(picture.contains("times as fast as pthread (above 1 is better)") && picture.contains("ttas"), "{picture}");
     assert!(read("a.png").starts_with(b"\x89PNG"));
