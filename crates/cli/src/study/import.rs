@@ -1,7 +1,7 @@
 //! `lockswap study import`: data that others published becomes part of a database.
 
 use std::fs::File;
-use std::io;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -69,11 +69,19 @@ pub fn run(args: &ImportArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Of a file; LiTL's have 1.5 MB at most.
+const MOST_BYTES: u64 = 256 << 20;
+
 fn read(path: &Path) -> Result<litl::File, UserError> {
     let name = path.display().to_string();
-    let file = File::open(path)
-        .map_err(|error| UserError::new(format!("cannot read {name}: {error}"), "name a CSV file that you can read"))?;
-    Ok(litl::read(&name, io::BufReader::new(file))?)
+    let mut text = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut text));
+    read.map_err(|error| UserError::new(format!("cannot read {name}: {error}"), "name a CSV file that you can read"))?;
+    if text.len() as u64 > MOST_BYTES {
+        let what = format!("{name} is larger than {} MiB", MOST_BYTES >> 20);
+        return Err(UserError::new(what, "divide it, and import each part"));
+    }
+    Ok(litl::read(&name, text.as_slice())?)
 }
 
 fn stem(path: &Path) -> String {

@@ -172,6 +172,7 @@ fn what_cannot_be_imported_or_reported_is_said() {
         (import("bad.csv"), 1, "bad.csv, line 3: throughput is 'fast', not a number from 0 up"),
         (import("few.csv"), 1, "few.csv has no column node, throughput"),
         (import("none.csv"), 1, "cannot read none.csv: No such file"),
+        (import("/dev/zero"), 1, "/dev/zero is larger than 256 MiB"),
         (import("good.csv"), 1, "s.db has runs of good already"),
         (vec!["study", "import", "csv", "good.csv", "--db", "s.db"], 2, "[possible values: litl]"),
         (vec!["study", "import", "litl", "a", "b", "--machine", "m", "--db", "s.db"], 2, "--machine names one machine"),
