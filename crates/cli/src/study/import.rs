@@ -46,17 +46,22 @@ pub fn run(args: &ImportArgs) -> anyhow::Result<ExitCode> {
             .with_status(USAGE)
             .into());
     }
-    // All are read before the first is added, so that a bad one leaves nothing half done.
+    // All are read and looked at before the first is added, so that a bad one leaves nothing half done.
     let read = args.files.iter().map(|path| Ok((path, read(path)?))).collect::<Result<Vec<_>, UserError>>()?;
     let mut database = Database::create(&args.db).map_err(UserError::from)?;
-    for (path, file) in read {
-        let machine = args.machine.clone().unwrap_or_else(|| stem(path));
-        let known = database.sources().map_err(UserError::from)?;
-        if known.iter().any(|(_, source)| source.machine == machine) {
-            let what = format!("{} has runs of {machine} already", args.db.display());
+    let sources = database.sources().map_err(UserError::from)?;
+    let mut known: Vec<String> = sources.into_iter().map(|(_, source)| source.machine).collect();
+    let machine_of = |path: &Path| args.machine.clone().unwrap_or_else(|| stem(path));
+    for machine in args.files.iter().map(|path| machine_of(path)) {
+        if known.contains(&machine) {
+            let what = format!("{} has runs of {machine} already, or two files have its name", args.db.display());
             let remedy = "import into a new database, or give it another name with --machine";
             return Err(UserError::new(what, remedy).into());
         }
+        known.push(machine);
+    }
+    for (path, file) in read {
+        let machine = machine_of(path);
         let name = path.display().to_string();
         let source = Source { kind: args.format.clone(), machine, name, details: "{}".into() };
         database.add(&source, &file.quantities, &file.runs).map_err(UserError::from)?;

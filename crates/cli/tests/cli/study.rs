@@ -164,6 +164,7 @@ fn what_cannot_be_imported_or_reported_is_said() {
     let place = Place::new();
     fs::write(place.path("good.csv"), "bench,node,strategy,throughput\np,1,a,5\np,1,b,6\n").unwrap();
     fs::write(place.path("bad.csv"), "bench,node,strategy,throughput\np,1,a,5\np,1,b,fast\n").unwrap();
+    fs::copy(place.path("good.csv"), place.path("new.csv")).unwrap();
     fs::write(place.path("few.csv"), "bench,strategy\np,a\n").unwrap();
     let import = |file: &'static str| vec!["study", "import", "litl", file, "--db", "s.db"];
     succeed(&place, &import("good.csv"));
@@ -174,6 +175,8 @@ fn what_cannot_be_imported_or_reported_is_said() {
         (import("none.csv"), 1, "cannot read none.csv: No such file"),
         (import("/dev/zero"), 1, "/dev/zero is larger than 256 MiB"),
         (import("good.csv"), 1, "s.db has runs of good already"),
+        (vec!["study", "import", "litl", "new.csv", "new.csv", "--db", "t.db"], 1, "or two files have its name"),
+        (vec!["study", "report", "t.db"], 1, "has no run that counts"),
         (vec!["study", "import", "csv", "good.csv", "--db", "s.db"], 2, "[possible values: litl]"),
         (vec!["study", "import", "litl", "a", "b", "--machine", "m", "--db", "s.db"], 2, "--machine names one machine"),
         (vec!["study", "report", "none.db"], 1, "there is no database none.db"),
