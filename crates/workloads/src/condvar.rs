@@ -147,14 +147,17 @@ mod tests {
         run(&Config { timing, outside: 10, ..Config::new(shape, threads) }, &Hardware::default())
     }
 
-    /// The turn goes around: nobody is ahead of another one by more than one.
+    /// The turn goes around: nobody completes more than one operation more than another thread. What is counted may
+    /// differ by two more. An operation counts if its thread sees the measurement before and after it: at the
+    /// beginning a thread may wait inside an operation already, which is not counted, while another one has not begun
+    /// its own; at the end a thread may lose its CPU between its operation and the look at the clock.
     #[test]
     fn a_ring_is_fair_and_ends() {
         for threads in [2, 5] {
             let report = run_here(Shape::Ring, threads);
             let ops = report.per_thread.iter().map(|thread| thread.ops);
             let (least, most) = (ops.clone().min().expect("threads"), ops.max().expect("threads"));
-            assert!(report.ops > 0 && most - least <= 1, "{report:?}");
+            assert!(report.ops > 0 && most - least <= 3, "{report:?}");
         }
     }
 
