@@ -14,7 +14,7 @@
 //! and a store of another thread, and either then counts as the newest: after such a load only sleepers are looked
 //! at, by loom.
 
-use super::virtual_cpu;
+use super::threads::virtual_cpu;
 use std::cell::{Cell, RefCell};
 
 /// Looks of a thread without a change by anybody, after which it has seen the newest values: loom keeps seven of a word.

@@ -6,7 +6,8 @@
 //! interrupted before a look or after a store; that a store which has begun is aborted, and refuses although the flag is
 //! clear, is seen in the explorer only.
 
-use super::{awaits, virtual_cpu};
+use super::awaits;
+use super::threads::virtual_cpu;
 use loom::sync::{Mutex, MutexGuard};
 
 /// Loom has room for no more threads.
