@@ -19,6 +19,7 @@ impl Faults for Mutated {
             Omission::Spin => Wait::Spin,
             Omission::Unpark => Wait::Unpark,
             Omission::Settle => Wait::Settle,
+            Omission::Look => Wait::Look,
         };
         mutation::skips(wait, at)
     }

@@ -1,4 +1,5 @@
-//! Mutants: the lock's own code, with one memory order weakened, or one wait, wake-up or call of `settle` left out.
+//! Mutants: the lock's own code, with one memory order weakened, or one wait, wake-up, call of `settle` or look of a
+//! conditional store left out.
 //!
 //! No source is changed: the platforms that check locks see the place in the source of every access and of every wait, and
 //! treat one of them differently.
@@ -45,6 +46,8 @@ pub enum Wait {
     Unpark,
     /// Conditional stores that have begun are not settled.
     Settle,
+    /// A conditional store does not look at its flag.
+    Look,
 }
 
 /// What a mutant does differently.
@@ -54,7 +57,7 @@ pub enum Change {
     DropAcquire,
     /// Writes without Release.
     DropRelease,
-    /// Does not wait, does not wake, or does not settle.
+    /// Does not wait, does not wake, does not settle, or does not look.
     Skip(Wait),
 }
 
@@ -66,6 +69,7 @@ impl fmt::Display for Change {
             Change::Skip(Wait::Spin) => "does not wait",
             Change::Skip(Wait::Unpark) => "does not wake",
             Change::Skip(Wait::Settle) => "does not settle",
+            Change::Skip(Wait::Look) => "does not look",
         })
     }
 }

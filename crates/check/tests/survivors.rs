@@ -24,6 +24,7 @@ fn is_place(explained: &Explained, file: &str, line: u32) -> bool {
         Change::Skip(Wait::Spin) => text.contains("spin_map"),
         Change::Skip(Wait::Unpark) => text.contains("unpark"),
         Change::Skip(Wait::Settle) => text.contains("settle"),
+        Change::Skip(Wait::Look) => text.contains("store_unless"),
         Change::DropAcquire | Change::DropRelease => text.contains("Ordering::") || text.contains("order)"),
     };
     is_code && has_it && explained.is_about(&mutant(file, line, explained.change))

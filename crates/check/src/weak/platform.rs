@@ -126,7 +126,7 @@ impl Platform for Weak {
     #[track_caller]
     fn store_unless(flag: &WeakU8, word: &WeakU8, value: u8) -> bool {
         let _sequence = settling::begin();
-        let stores = flag.load(Ordering::Relaxed) == 0;
+        let stores = mutation::skips(Wait::Look, Location::caller()) || flag.load(Ordering::Relaxed) == 0;
         if stores {
             word.store(value, Ordering::Release);
         }

@@ -108,7 +108,7 @@ pub fn table(verdicts: &[Verdict], unseen: &[(String, u32)], subjects: &[Subject
         "# Mutants\n\n\
          Made by `cargo run --profile prove -p lockswap-check -- mutants --jobs 2 --write docs/mutants.md`; do not edit.\n\n\
          Each line is the source of a lock with one thing changed: an access without Acquire or without Release, a spin \
-         that does not wait, a wake-up or a call of `settle` that is left out. It is *caught* if a check of a lock that \
+         that does not wait, a wake-up, a call of `settle` or the look of a conditional store that is left out. It is *caught* if a check of a lock that \
          passes this place fails or crashes, or makes an execution without end that the lock as it is has not. A check \
          that comes to no result does not count: the mutant is *undecided*, and listed with the survivors. \
          [proof.md](proof.md) says how, and what that means.\n\n",
