@@ -78,6 +78,8 @@ struct Run {
     threads: usize,
     /// Of this run, if not the claim's.
     class: Option<String>,
+    /// Of this run, if not the claim's.
+    duration: Option<String>,
     #[serde(default)]
     set: Vec<String>,
 }
@@ -160,6 +162,18 @@ pub struct Outcome<'a> {
     pub failures: Vec<String>,
 }
 
+impl Outcome<'_> {
+    /// Whether its numbers need no more seeds.
+    fn is_enough(&self) -> bool {
+        let numbers = &self.simulated;
+        let bound = match self.claim.range() {
+            [Some(bound), None] | [None, Some(bound)] => Some(bound),
+            _ => None,
+        };
+        seeds::is_precise(numbers) || bound.is_some_and(|bound| seeds::are_apart(numbers, bound))
+    }
+}
+
 /// All claims. The file is part of the program, so its mistakes are the program's.
 pub fn claims() -> Vec<Claim> {
     toml::from_str::<File>(CLAIMS).expect("claims.toml is right").claims
@@ -181,7 +195,7 @@ fn workload(claim: &Claim, run: &Run) -> Workload {
         let (key, value) = pair(setting);
         workload.set(key, value).unwrap_or_else(|error| panic!("{}: {error}", claim.id));
     }
-    let duration = parse_duration(&claim.duration).expect("a duration in claims.toml");
+    let duration = parse_duration(run.duration.as_ref().unwrap_or(&claim.duration)).expect("a duration in claims.toml");
     workload.with(run.threads, duration)
 }
 
@@ -243,13 +257,13 @@ impl Examination {
         runs
     }
 
-    /// Adds runs with more seeds for the claims whose numbers, as all runs so far gave them, are not precise; whether there
+    /// Adds runs with more seeds for the claims whose numbers, as all runs so far gave them, are not enough; whether there
     /// are any.
     pub fn add_runs<'a>(&'a self, runs: &mut Runs<'a>, rows: &[Option<Done>]) -> bool {
         let before = runs.jobs.len();
         for outcome in self.outcomes(runs, rows) {
             let made = (runs.needs[outcome.place].len() / (1 + outcome.claim.to.len())) as u32;
-            if made < self.seeds && !seeds::is_precise(&outcome.simulated) {
+            if made < self.seeds && !outcome.is_enough() {
                 self.add(runs, outcome.place, seeds::next(made, self.seeds));
             }
         }

@@ -229,7 +229,8 @@ fn means(most: u32) -> String {
         return format!("mean of {most} seeds");
     }
     format!(
-        "mean of {FEWEST} to {most} seeds, as many as its 95 % interval takes to reach {:.0} % of it to either side at most",
+        "mean of {FEWEST} to {most} seeds, as many as its 95 % interval takes to reach {:.0} % of it to either side at most, \
+         or to lie on one side of a bound",
         100.0 * PRECISION
     )
 }

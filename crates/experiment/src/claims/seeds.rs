@@ -1,8 +1,9 @@
-//! With how many seeds a claim is simulated: as many as its number takes to be precise.
+//! With how many seeds a claim is simulated: as many as its number takes to be precise, or its bound to be decided.
 //!
 //! A claim gets [`FEWEST`] seeds first. As long as the 95 % interval of the mean (Student's t) reaches farther than
-//! [`PRECISION`] of it to either side, and more seeds are allowed, it gets half as many more. The rule looks at the
-//! numbers only, and the seeds are 1, 2, 3 and so on, so the result is the same on every host.
+//! [`PRECISION`] of it to either side, and more seeds are allowed, it gets half as many more. Where a paper has only a
+//! bound it is enough that the whole interval keeps the bound, or misses it. The rule looks at the numbers only, and the
+//! seeds are 1, 2, 3 and so on, so the result is the same on every host.
 //!
 //! Two seeds are enough where their numbers lie within 0.3 % of each other. Where chance moves a number by far more than
 //! that, two are seldom so near, and then their mean is no farther off than that of any two.
@@ -16,15 +17,23 @@ pub const PRECISION: f64 = 0.02;
 /// for all that follow.
 const T: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
 
-/// Whether the mean of a claim's numbers, one of each seed, needs no more of them.
-pub fn is_precise(numbers: &[f64]) -> bool {
+/// The mean of a claim's numbers, one of each seed, and how far its interval reaches to either side.
+fn interval(numbers: &[f64]) -> Option<(f64, f64)> {
     let count = numbers.len() as f64;
-    let Some(t) = T.get(numbers.len().saturating_sub(2).min(T.len() - 1)).filter(|_| numbers.len() > 1) else {
-        return false;
-    };
+    let t = T[numbers.len().checked_sub(2)?.min(T.len() - 1)];
     let mean = numbers.iter().sum::<f64>() / count;
     let variance = numbers.iter().map(|number| (number - mean).powi(2)).sum::<f64>() / (count - 1.0);
-    t * (variance / count).sqrt() <= PRECISION * mean.abs()
+    Some((mean, t * (variance / count).sqrt()))
+}
+
+/// Whether the mean of these numbers is precise.
+pub fn is_precise(numbers: &[f64]) -> bool {
+    interval(numbers).is_some_and(|(mean, reach)| reach <= PRECISION * mean.abs())
+}
+
+/// Whether the interval of these numbers lies on one side of `bound`.
+pub fn are_apart(numbers: &[f64], bound: f64) -> bool {
+    interval(numbers).is_some_and(|(mean, reach)| (mean - bound).abs() > reach)
 }
 
 /// How many seeds follow on so many, if there may be `most`.
@@ -56,6 +65,14 @@ mod tests {
         }
         let many: Vec<f64> = (0..100).map(|number| if number % 2 == 0 { 92.0 } else { 108.0 }).collect();
         assert!(is_precise(&many) && !is_precise(&many[..60]));
+    }
+
+    #[test]
+    fn a_bound_is_decided_if_the_interval_does_not_contain_it() {
+        // The interval reaches from 87.6 to 112.4.
+        let numbers = [95.0, 100.0, 105.0];
+        assert_eq!([87.0, 88.0, 112.0, 113.0].map(|bound| are_apart(&numbers, bound)), [true, false, false, true]);
+        assert!(!are_apart(&[100.0], 1.0));
     }
 
     #[test]

@@ -341,9 +341,12 @@ impl Effect {
 /// Makes runs no longer than this, in virtual time.
 pub fn shorten(claims: &mut [Claim], longest: lockswap_platform::Ns) {
     for claim in claims {
-        let own = lockswap_platform::parse_duration(&claim.duration).expect("a duration in claims.toml");
-        if own > longest {
-            claim.duration = format!("{longest}ns");
+        let runs = std::iter::once(&mut claim.of).chain(&mut claim.to);
+        for duration in runs.filter_map(|run| run.duration.as_mut()).chain([&mut claim.duration]) {
+            let own = lockswap_platform::parse_duration(duration).expect("a duration in claims.toml");
+            if own > longest {
+                *duration = format!("{longest}ns");
+            }
         }
     }
 }
