@@ -133,9 +133,17 @@ fn routes() -> Vec<Subject> {
 /// `auto` with bounds of next to nothing: sleepers are called and the lock is claimed at once, and a single
 /// careful release ends being careful.
 fn autos() -> Vec<Subject> {
-    use lockswap_locks::auto::lock::AutoLock;
+    use lockswap_locks::auto::lock::{AutoLock, Bounds};
 
-    type Auto<P> = AutoLock<P, 2, 0, 0, 1>;
+    struct Small;
+    impl Bounds for Small {
+        const NEAR: u32 = 2;
+        const TURN: u64 = 0;
+        const GRACE: u64 = 0;
+        const CALM: u8 = 1;
+        const AGAIN: u32 = 1;
+    }
+    type Auto<P> = AutoLock<P, Small>;
     vec![mutex!("auto", "bounds of 0 and 1", Auto)]
 }
 

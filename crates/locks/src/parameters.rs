@@ -119,6 +119,8 @@ pub enum Setting {
     Active,
     /// `near`
     Near,
+    /// `again`
+    Again,
     /// `ratio`
     Ratio,
     /// `base`

@@ -187,6 +187,9 @@ impl Platform for Single {
     fn yield_cpu() {
         Native::yield_cpu();
     }
+    fn gives_way() -> bool {
+        Native::gives_way()
+    }
     fn spins_before_park() -> u32 {
         Native::spins_before_park()
     }

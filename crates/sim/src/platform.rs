@@ -312,6 +312,10 @@ impl Platform for Sim {
         schedule::yield_cpu();
     }
 
+    fn gives_way() -> bool {
+        schedule::yield_cpu()
+    }
+
     fn sleep(ns: Ns) {
         schedule::sleep(ns * 1000);
     }

@@ -565,6 +565,20 @@ fn a_condition_that_yields_does_so_again_and_again() {
 }
 
 #[test]
+fn a_thread_gives_way_if_another_one_is_ready_on_its_cpu() {
+    // Of nine threads on eight CPUs, the first and the last share one: the first lets the last run, and that one the
+    // first, which is ready again.
+    let machine = machine("apple-m1", &[("scheduler.start", "0"), ("scheduler.slice", "1e9")]);
+    let gave_way = on_threads(&machine, 9, |number| {
+        Sim::compute(if number == 8 { 10_000 } else { 10 });
+        Sim::gives_way()
+    });
+    let gave_way = gave_way.unwrap();
+    let ready = gave_way.iter().enumerate().filter(|(_, &gave_way)| gave_way).map(|(number, _)| number);
+    assert_eq!(ready.collect::<Vec<_>>(), [0, 8]);
+}
+
+#[test]
 fn what_locks_say_about_themselves_does_not_depend_on_the_platform() {
     assert_eq!(<McsSpin<Sim> as RawLock<Sim>>::INFO.id, "mcs_spin");
 }

@@ -157,6 +157,10 @@ impl Platform for Weak {
     fn choose(n: u32) -> u32 {
         n - 1
     }
+    /// Nobody else wants the CPU, so that a waiter spins again as often as its lock lets it, and sleeps then.
+    fn gives_way() -> bool {
+        false
+    }
     #[track_caller]
     fn park(word: &WeakU32, expected: u32, until: Option<Deadline>) -> Wake {
         let is_sound = awaits::sleeps_soundly();

@@ -16,6 +16,10 @@
 //! calls one sleeper ahead of time every `TURN` or more seldom ([`Sleepers`]); one that has waited for `GRACE` pauses
 //! no more, and claims the lock as it goes to sleep: then no newcomer may take it.
 //!
+//! Whoever has spun for as long as a round trip through a sleep takes would better have slept if another thread wants
+//! its CPU, the holder maybe, and would better go on if none does. So it gives way to others first; only if there was
+//! one, or after `AGAIN` rounds, it sleeps.
+//!
 //! **A release is one plain store**, although waiters sleep: [`Platform::store_unless`] frees the lock unless `alert`
 //! says that somebody must be looked after, and its last access is that store, because the lock's memory may be gone
 //! then.
@@ -43,6 +47,7 @@ use super::sleepers::{Sleepers, Wake};
 use crate::info::{Asks, ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::parameters::{spins, Default, Parameter, Parameters, Setting, Values, SPIN};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
+use core::marker::PhantomData;
 use core::ptr::null_mut;
 use lockswap_platform::{AtomicInt, AtomicPtrCell, Ns, Ordering, Platform};
 
@@ -73,14 +78,37 @@ const LEFT: usize = 1;
 const SHORTEST: u32 = 8;
 /// Its longest pause: 10 to 40 us.
 const LONGEST: u32 = 1024;
-/// A candidate looks for so many times as long as a waiter in the queue before it sleeps.
+/// A candidate looks for so many times as long at a time as a waiter in the queue.
 const LOOKS: u32 = 4;
 
-/// The lock. A candidate brings a waiter of its own node forward if it is among the next `NEAR`; sleepers are called
-/// every `TURN` ns; a candidate that has waited for `GRACE` ns insists; after `CALM` careful releases without a
-/// need the next ones are plain stores.
+/// What limits the lock's ideas.
+pub trait Bounds: Send + Sync + 'static {
+    /// A candidate brings a waiter of its own node forward if it is among so many next ones.
+    const NEAR: u32;
+    /// Least time between two sleepers that are called for fairness, ns.
+    const TURN: Ns;
+    /// A candidate that has waited for so long insists, ns.
+    const GRACE: Ns;
+    /// After so many careful releases in a row that found nobody asleep the next ones are plain stores.
+    const CALM: u8;
+    /// So often a waiter spins once more before it sleeps, if no other thread is ready to run on its CPU.
+    const AGAIN: u32;
+}
+
+/// Those of the lock as it is used.
+pub struct Published;
+
+impl Bounds for Published {
+    const NEAR: u32 = 16;
+    const TURN: Ns = 50_000;
+    const GRACE: Ns = 200_000;
+    const CALM: u8 = 32;
+    const AGAIN: u32 = 32;
+}
+
+/// The lock.
 #[repr(C)]
-pub struct AutoLock<P: Platform, const NEAR: u32, const TURN: Ns, const GRACE: Ns, const CALM: u8> {
+pub struct AutoLock<P: Platform, B> {
     held: P::U8,
     alert: P::U8,
     /// Careful releases in a row that found nobody asleep. The holder's.
@@ -88,10 +116,11 @@ pub struct AutoLock<P: Platform, const NEAR: u32, const TURN: Ns, const GRACE: N
     sleep: P::U32,
     /// The last waiter of the queue, null, or with the bit LEFT the first sleeper.
     queue: P::Ptr<Node<P>>,
+    bounds: PhantomData<B>,
 }
 
 /// The lock as it is used.
-pub type Auto<P> = AutoLock<P, 16, 50_000, 200_000, 32>;
+pub type Auto<P> = AutoLock<P, Published>;
 
 /// The queue word of an empty queue.
 fn left<P: Platform>(first_sleeper: *mut Node<P>) -> *mut Node<P> {
@@ -106,9 +135,7 @@ fn sleepers_left<P: Platform>(queue: *mut Node<P>) -> Option<*mut Node<P>> {
     (queue.addr() & LEFT != 0).then(|| queue.map_addr(|address| address & !LEFT))
 }
 
-impl<P: Platform, const NEAR: u32, const TURN: Ns, const GRACE: Ns, const CALM: u8>
-    AutoLock<P, NEAR, TURN, GRACE, CALM>
-{
+impl<P: Platform, B: Bounds> AutoLock<P, B> {
     #[inline]
     fn acquire_free(&self) -> bool {
         // ORDER(hand-off): Acquire pairs with the Release of a release.
@@ -130,7 +157,8 @@ impl<P: Platform, const NEAR: u32, const TURN: Ns, const GRACE: Ns, const CALM: 
                 sleepers.append(unsafe { Sleepers::beginning_with(first) });
             } else if !before.is_null() {
                 // SAFETY: it waits for its `next` before it leaves the queue.
-                let (turn, given) = unsafe { node.wait_behind(before, spins::<P>()) };
+                let (turn, given) =
+                    unsafe { node.wait_behind(before, spins::<P>(), Setting::Again.number::<P>(B::AGAIN)) };
                 sleepers.append(given);
                 if let Turn::Called = turn {
                     was_called = true;
@@ -144,13 +172,18 @@ impl<P: Platform, const NEAR: u32, const TURN: Ns, const GRACE: Ns, const CALM: 
     /// Acquires the lock as the candidate, and lets another waiter take that place.
     fn compete(&self, me: &Node<P>, mut sleepers: Sleepers<P>) {
         let since = P::instant();
-        sleepers.call_in_turn(since, Setting::Promote.time::<P>(TURN)).wake();
-        let grace = Setting::Grace.time::<P>(GRACE);
-        let near = Setting::Near.number::<P>(NEAR);
+        sleepers.call_in_turn(since, Setting::Promote.time::<P>(B::TURN)).wake();
+        let grace = Setting::Grace.time::<P>(B::GRACE);
+        let near = Setting::Near.number::<P>(B::NEAR);
         if near > 0 && !P::has_one_node() {
             me.prefer_neighbour(near, since.saturating_sub(grace));
         }
+        let mut again = Setting::Again.number::<P>(B::AGAIN).div_ceil(LOOKS);
         while !self.watch(since, grace) {
+            if again > 0 && !P::gives_way() {
+                again -= 1;
+                continue;
+            }
             self.sleep(P::instant().saturating_sub(since) >= grace);
         }
         self.calm_down();
@@ -221,7 +254,7 @@ impl<P: Platform, const NEAR: u32, const TURN: Ns, const GRACE: Ns, const CALM: 
     /// holds the lock and has the seat, so that nobody is in `sleep`.
     fn calm_down(&self) {
         // Relaxed, both: `calm` is the holder's own, CAREFUL that of who has the seat.
-        if self.calm.load(Ordering::Relaxed) >= CALM {
+        if self.calm.load(Ordering::Relaxed) >= B::CALM {
             self.calm.store(0, Ordering::Relaxed);
             self.alert.fetch_and(!CAREFUL, Ordering::Relaxed);
         }
@@ -231,7 +264,7 @@ impl<P: Platform, const NEAR: u32, const TURN: Ns, const GRACE: Ns, const CALM: 
     #[inline(never)]
     fn unlock_contended(&self) {
         // Relaxed, as in `calm_down`.
-        if self.alert.load(Ordering::Relaxed) & CAREFUL != 0 && self.calm.load(Ordering::Relaxed) >= CALM {
+        if self.alert.load(Ordering::Relaxed) & CAREFUL != 0 && self.calm.load(Ordering::Relaxed) >= B::CALM {
             self.calm_down_alone();
         }
         // Relaxed: LOOK is the holder's own, and `store_unless` looks again for CAREFUL.
@@ -290,9 +323,7 @@ impl<P: Platform, const NEAR: u32, const TURN: Ns, const GRACE: Ns, const CALM: 
 }
 
 // SAFETY: only an exchange that finds a byte without HELD acquires; only the holder removes HELD.
-unsafe impl<P: Platform, const NEAR: u32, const TURN: Ns, const GRACE: Ns, const CALM: u8> RawLock<P>
-    for AutoLock<P, NEAR, TURN, GRACE, CALM>
-{
+unsafe impl<P: Platform, B: Bounds> RawLock<P> for AutoLock<P, B> {
     const INFO: LockInfo = LockInfo {
         id: "auto",
         family: Family::Auto,
@@ -325,21 +356,28 @@ unsafe impl<P: Platform, const NEAR: u32, const TURN: Ns, const GRACE: Ns, const
             Parameter {
                 key: "grace",
                 values: Values::Time(Setting::Grace),
-                default: Default::Time(GRACE),
+                default: Default::Time(Published::GRACE),
                 summary: "wait after which the candidate pauses no more, and claims the lock if it sleeps",
                 source: "sim regret, see docs/auto.md",
             },
             Parameter {
                 key: "promote",
                 values: Values::Time(Setting::Promote),
-                default: Default::Time(TURN),
+                default: Default::Time(Published::TURN),
                 summary: "least time between two sleepers that are called for fairness",
+                source: "sim regret, see docs/auto.md",
+            },
+            Parameter {
+                key: "again",
+                values: Values::Number(Setting::Again, 0, 1_000_000, "times"),
+                default: Default::Number(Published::AGAIN),
+                summary: "how often a waiter spins once more, if no other thread is ready to run on its CPU",
                 source: "sim regret, see docs/auto.md",
             },
             Parameter {
                 key: "near",
                 values: Values::Number(Setting::Near, 0, 1_000_000, "waiters"),
-                default: Default::Number(NEAR),
+                default: Default::Number(Published::NEAR),
                 summary: "next waiters among which the candidate looks for one of its node; 0: it does not",
                 source: "sim regret, see docs/auto.md",
             },
@@ -355,6 +393,7 @@ unsafe impl<P: Platform, const NEAR: u32, const TURN: Ns, const GRACE: Ns, const
             calm: P::U8::new(0),
             sleep: P::U32::new(WOKEN),
             queue: P::Ptr::new(null_mut()),
+            bounds: PhantomData,
         }
     }
 
@@ -377,9 +416,7 @@ unsafe impl<P: Platform, const NEAR: u32, const TURN: Ns, const GRACE: Ns, const
 }
 
 // SAFETY: acquires only from FREE. A claimed lock is one that the candidate is acquiring.
-unsafe impl<P: Platform, const NEAR: u32, const TURN: Ns, const GRACE: Ns, const CALM: u8> TryLock<P>
-    for AutoLock<P, NEAR, TURN, GRACE, CALM>
-{
+unsafe impl<P: Platform, B: Bounds> TryLock<P> for AutoLock<P, B> {
     #[inline]
     unsafe fn try_lock(&self, (): &()) -> bool {
         self.acquire_free()
@@ -387,14 +424,9 @@ unsafe impl<P: Platform, const NEAR: u32, const TURN: Ns, const GRACE: Ns, const
 }
 
 // SAFETY: the provided method.
-unsafe impl<P: Platform, const NEAR: u32, const TURN: Ns, const GRACE: Ns, const CALM: u8> TimedLock<P>
-    for AutoLock<P, NEAR, TURN, GRACE, CALM>
-{
-}
+unsafe impl<P: Platform, B: Bounds> TimedLock<P> for AutoLock<P, B> {}
 
-impl<P: Platform, const NEAR: u32, const TURN: Ns, const GRACE: Ns, const CALM: u8> IsHeld
-    for AutoLock<P, NEAR, TURN, GRACE, CALM>
-{
+impl<P: Platform, B: Bounds> IsHeld for AutoLock<P, B> {
     #[inline]
     fn is_held(&self) -> bool {
         // Relaxed: as [`IsHeld`] says.

@@ -9,6 +9,10 @@ use lockswap_platform::{AtomicInt, AtomicPtrCell, Ns, Ordering, Platform};
 /// A status besides those of [`crate::waiting`]: the waiter has been woken, and is in no list any more.
 pub const CALLED: u32 = 3;
 
+/// Another one: the waiter was [`PARKED`] and is not in the queue any more, but among the sleepers. A thread that is
+/// PARKED and has not gone to sleep yet may return to the queue; from here it may not.
+const ASIDE: u32 = 4;
+
 /// What a wait ends with.
 pub enum Turn {
     /// The waiter is the candidate: it has the seat.
@@ -64,12 +68,12 @@ impl<P: Platform> Node<P> {
         P::spin_map(|| Some(self.next()).filter(|next| !next.is_null()))
     }
 
-    /// Waits behind a predecessor for an answer, spinning for so many looks before it sleeps; the answer, and the
-    /// sleepers that come with it.
+    /// Waits behind a predecessor for an answer, spinning for so many looks before it sleeps, and as often `again` as
+    /// nobody else wants the CPU; the answer, and the sleepers that come with it.
     ///
     /// # Safety
     /// The predecessor has not seen its `next` yet, and waits until it has.
-    pub unsafe fn wait_behind(&self, predecessor: *mut Node<P>, looks: u32) -> (Turn, Sleepers<P>) {
+    pub unsafe fn wait_behind(&self, predecessor: *mut Node<P>, looks: u32, mut again: u32) -> (Turn, Sleepers<P>) {
         // ORDER(link): Release pairs with the Acquire in `next`; publishes this node.
         // SAFETY: as for this call.
         unsafe { (*predecessor).next.store(self.address(), Ordering::Release) };
@@ -84,10 +88,14 @@ impl<P: Platform> Node<P> {
                 break turn;
             }
             // Relaxed: the announcement carries no data; it fails only on an answer, which the next round acquires.
-            let _ = self.status.compare_exchange(WAITING, PARKED, Ordering::Relaxed);
-            while self.status.load(Ordering::Relaxed) == PARKED {
-                P::park(&self.status, PARKED, None);
+            if self.status.compare_exchange(WAITING, PARKED, Ordering::Relaxed).is_err() {
+                continue;
             }
+            if again > 0 && !P::gives_way() {
+                again -= 1;
+                self.stay_awake();
+            }
+            self.sleep();
         };
         // SAFETY: given with the answer.
         let mut sleepers = unsafe { Sleepers::beginning_with(self.given()) };
@@ -95,6 +103,23 @@ impl<P: Platform> Node<P> {
             sleepers.learn(P::instant().saturating_sub(self.called.load(Ordering::Relaxed) as Ns));
         }
         (turn, sleepers)
+    }
+
+    /// Takes the announcement of a sleep back, unless the waiter has been set aside or answered. Whether it has.
+    fn stay_awake(&self) -> bool {
+        // Relaxed: as the announcement.
+        self.status.compare_exchange(PARKED, WAITING, Ordering::Relaxed).is_ok()
+    }
+
+    /// Sleeps while it is to.
+    fn sleep(&self) {
+        loop {
+            let status = self.status.load(Ordering::Relaxed);
+            if status != PARKED && status != ASIDE {
+                return;
+            }
+            P::park(&self.status, status, None);
+        }
     }
 
     /// The first of the sleepers that came with the answer.
@@ -144,6 +169,10 @@ impl<P: Platform> Node<P> {
             if stays {
                 node.answer(GRANTED, sleepers.pass());
                 return Wake::at(status);
+            }
+            // Relaxed: it is answered with the order that it needs. It fails if the waiter spins again.
+            if node.status.compare_exchange(PARKED, ASIDE, Ordering::Relaxed).is_err() {
+                continue;
             }
             self.take_out(next, queue);
             sleepers.push(next);
@@ -234,7 +263,7 @@ mod tests {
         let nodes = queue([WAITING, PARKED, PARKED, WAITING]);
         let word = link(&nodes);
         assert!(!pass_on(&nodes[0], &word).0);
-        assert_eq!(nodes.each_ref().map(status), [WAITING, PARKED, PARKED, GRANTED]);
+        assert_eq!(nodes.each_ref().map(status), [WAITING, ASIDE, ASIDE, GRANTED]);
         assert_eq!(nodes[3].given(), nodes[1].address());
         assert_eq!(word.load(Ordering::Relaxed), nodes[3].address());
     }
@@ -255,6 +284,19 @@ mod tests {
         let word = link(&nodes);
         assert!(pass_on(&nodes[0], &word).0);
         assert_eq!(nodes.each_ref().map(status), [WAITING, GRANTED, WAITING]);
+    }
+
+    /// A waiter that gives way for a moment, and finds that it is still in the queue, spins again; it sleeps once it has
+    /// been set aside.
+    #[test]
+    fn who_gives_way_and_is_set_aside_does_not_return() {
+        let nodes = queue([WAITING, PARKED, WAITING]);
+        let word = link(&nodes);
+        assert!(nodes[1].stay_awake());
+        nodes[1].status.store(PARKED, Ordering::Relaxed);
+        pass_on(&nodes[0], &word);
+        assert!(!nodes[1].stay_awake());
+        assert_eq!((status(&nodes[1]), nodes[2].given()), (ASIDE, nodes[1].address()));
     }
 
     #[test]

@@ -306,6 +306,10 @@ impl Platform for Native {
         wait::yield_cpu();
     }
 
+    fn gives_way() -> bool {
+        wait::gives_way()
+    }
+
     #[inline]
     fn compute(steps: u64) {
         if steps == 0 {

@@ -6,6 +6,7 @@
 //! exception that [`allow_yields`] takes back.
 
 use super::crowd::{self, Stage};
+use super::instant;
 use crate::patience::{LONGEST_NAP, NAP_AFTER, SHORTEST_NAP, SPIN_ROUNDS};
 use crate::{Clock, Deadline, Ns, Wake};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -126,6 +127,16 @@ pub fn yield_cpu() {
         YIELDS.store(false, Ordering::Relaxed);
     }
     nap(INSTEAD_OF_YIELD.max(crowd::shortest_instead_of_yield()));
+}
+
+/// See [`crate::Platform::gives_way`].
+pub fn gives_way() -> bool {
+    if has_one_cpu() || !yields_are_allowed() {
+        return true;
+    }
+    let begin = instant::now();
+    yield_cpu();
+    instant::now().saturating_sub(begin) >= ALONE
 }
 
 /// Leaves the CPU for about `ns` ns.

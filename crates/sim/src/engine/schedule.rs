@@ -311,8 +311,8 @@ pub(super) fn patience(limit: Option<Ps>) -> Option<Ps> {
     None
 }
 
-/// Lets the next thread run on the current CPU.
-pub fn yield_cpu() {
+/// Lets the next thread run on the current CPU, and returns whether there was one.
+pub fn yield_cpu() -> bool {
     let engine = engine();
     engine.me().yielded = true;
     let cost = engine.machine.costs.yield_;
@@ -321,7 +321,7 @@ pub fn yield_cpu() {
     let thread = engine.current;
     let cpu = engine.me().cpu;
     if engine.cpus[cpu as usize].queue.is_empty() {
-        return;
+        return false;
     }
     engine.switch_out(thread);
     engine.threads[thread as usize].ready = true;
@@ -329,6 +329,7 @@ pub fn yield_cpu() {
     engine.queued += 1;
     engine.next_thread(cpu);
     leave();
+    true
 }
 
 /// Leaves the CPU for about `time`.

@@ -234,6 +234,11 @@ impl<F: Faults> Platform for Explore<F> {
         execution::choose(n)
     }
 
+    /// Both answers are explored.
+    fn gives_way() -> bool {
+        execution::choose(2) == 0
+    }
+
     #[track_caller]
     fn park(word: &Word<u32>, expected: u32, until: Option<Deadline>) -> Wake {
         let until = until.map(|deadline| deadline.at);
