@@ -4,6 +4,7 @@
 //! `lockswap_experiment::hardware`, and so are the tables; here are the arguments and the calls.
 
 mod epochs;
+mod kernel;
 mod regret;
 mod session;
 mod simulator;
@@ -46,7 +47,8 @@ Examples:
   lockswap bench epochs --little 1:3 --lock asl --slo 50us,100us,200us
   lockswap bench shares --lock u-scl,futex --set lengths=10us,1us
   lockswap bench readers --rwlock rw-futex,bravo --reads 50,99
-  lockswap bench regret --lock shfllock-b --export regret.png")]
+  lockswap bench regret --lock shfllock-b --export regret.png
+  lockswap run --lock mcs_stp -- lockswap bench kernel raytrace --threads 4")]
 pub struct BenchArgs {
     #[command(subcommand)]
     what: Option<What>,
@@ -116,6 +118,8 @@ enum What {
     Readers(workloads::ReadersArgs),
     /// How far a lock stays behind the best one in each of many settings, with real programs among them
     Regret(regret::RegretArgs),
+    /// A program in small on the mutexes that it finds: for studies, and for `lockswap compare`
+    Kernel(kernel::KernelArgs),
     /// The speed of `lockswap sim` on this machine
     Simulator,
 }
@@ -144,6 +148,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         Some(What::Phases(args)) => workloads::phases(&args, common),
         Some(What::Regret(args)) => regret::run(&args, common),
         Some(What::Readers(args)) => workloads::readers(&args, common),
+        Some(What::Kernel(args)) => kernel::run_one(&args, common),
         Some(What::Simulator) if common.all || !common.lock.is_empty() => {
             Err(misuse("bench simulator has locks of its own", "leave --lock and --all out"))
         }

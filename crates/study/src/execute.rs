@@ -23,8 +23,8 @@ pub(crate) const TIMEOUTS_ALLOWED: usize = 2;
 /// Bytes of output searched for a metric; the end of longer output is searched.
 const METRIC_BYTES: usize = 8 << 20;
 
-/// Bytes of stderr kept for the report of a failed run.
-const STDERR_BYTES: usize = 2000;
+/// Bytes of each stream kept for the report of a failed run.
+const OUTPUT_BYTES: usize = 2000;
 
 /// Starts of a program that the price of loading the library is measured with.
 const LOADS: usize = 15;
@@ -210,9 +210,9 @@ pub(crate) fn around(
     let limits = Limits {
         timeout: Duration::from_secs(365 * 24 * 3600),
         capture_stdout: true,
-        keep_bytes: STDERR_BYTES,
-        input: None,
+        keep_bytes: OUTPUT_BYTES,
         show: plan.shows_output,
+        ..Limits::default()
     };
     let Some(run) = run_once(command, limits, interrupt) else { return Err(interrupted(interrupt)) };
     if run.exit == (Exit::Code { code: 0 }) {
@@ -227,8 +227,7 @@ pub(crate) fn around(
 
 /// How much longer a short program takes with the library: the median over several interleaved starts.
 fn price_of_loading(programs: &[Program; 2], interrupt: Option<&Interrupt>) -> Option<f64> {
-    let limits =
-        Limits { timeout: DEFAULT_TIMEOUT, capture_stdout: false, keep_bytes: STDERR_BYTES, input: None, show: false };
+    let limits = Limits { timeout: DEFAULT_TIMEOUT, keep_bytes: OUTPUT_BYTES, ..Limits::default() };
     let mut differences = Vec::new();
     for _ in 0..LOADS {
         let [plain, loaded] = [0, 1].map(|index| run_once(&programs[index], limits, interrupt));
@@ -261,13 +260,14 @@ pub(crate) fn measure(
     timeout: Duration,
     interrupt: Option<&Interrupt>,
 ) -> Option<Sample> {
-    let keep_bytes = if plan.metrics.is_empty() { STDERR_BYTES } else { METRIC_BYTES };
+    let keep_bytes = if plan.metrics.is_empty() { OUTPUT_BYTES } else { METRIC_BYTES };
     let limits = Limits {
         timeout,
-        capture_stdout: !plan.metrics.is_empty(),
+        capture_stdout: plan.keeps_output || !plan.metrics.is_empty(),
         keep_bytes,
         input: plan.input.as_deref(),
         show: plan.shows_output,
+        window: plan.window.as_ref(),
     };
     let (run, failure): (Run, Option<String>) = match (&variant.load, &plan.ready) {
         (Some(load), Some(ready)) => run_loaded(program, load, ready, limits, interrupt)?,
@@ -275,17 +275,25 @@ pub(crate) fn measure(
     };
     let find = |metric: &Metric| {
         let in_stream = |bytes: &[u8]| metric.find(&String::from_utf8_lossy(bytes));
-        in_stream(&run.stdout).or_else(|| in_stream(&run.stderr))
+        match &run.counters {
+            Some(counters) => counters.as_ref().ok()?.rate(metric),
+            None => in_stream(&run.stdout).or_else(|| in_stream(&run.stderr)),
+        }
     };
     let output = |metric: &Metric| {
         let in_stream = |bytes: &[u8]| metric.not_a_number(&String::from_utf8_lossy(bytes));
         in_stream(&run.stdout).or_else(|| in_stream(&run.stderr))
     };
     let not_a_number = |metric: &Metric| match find(metric) {
-        None => output(metric).map(|found| format!("the metric matched '{found}', which is not a number")),
-        Some(_) => None,
+        None if run.counters.is_none() => {
+            output(metric).map(|found| format!("the metric matched '{found}', which is not a number"))
+        }
+        _ => None,
     };
-    let failure = failure.or_else(|| plan.metrics.iter().find_map(not_a_number));
+    let uncounted = run.counters.as_ref().and_then(|counters| counters.as_ref().err().cloned());
+    // What ended with a status of its own, such as a crash, needs no other reason.
+    let uncounted = uncounted.filter(|_| run.exit == Exit::Code { code: 0 });
+    let failure = failure.or(uncounted).or_else(|| plan.metrics.iter().find_map(not_a_number));
     let mut sample = Sample {
         round,
         phase,
@@ -294,15 +302,22 @@ pub(crate) fn measure(
         metrics: plan.metrics.iter().map(find).collect(),
         exit: run.exit,
         failure,
+        stdout_tail: None,
         stderr_tail: None,
     };
     let ended_well = sample.exit == Exit::Code { code: 0 }
         && plan.measures.iter().all(|measure| summary::problem(&sample, measure, None).is_none());
     if !ended_well {
-        let tail = &run.stderr[run.stderr.len().saturating_sub(STDERR_BYTES)..];
-        sample.stderr_tail = Some(String::from_utf8_lossy(tail).trim_end().to_owned()).filter(|t| !t.is_empty());
+        sample.stdout_tail = last_words(&run.stdout);
+        sample.stderr_tail = last_words(&run.stderr);
     }
     Some(sample)
+}
+
+/// The end of a stream, without empty lines after it; nothing where nothing was written.
+fn last_words(stream: &[u8]) -> Option<String> {
+    let tail = &stream[stream.len().saturating_sub(OUTPUT_BYTES)..];
+    Some(String::from_utf8_lossy(tail).trim_end().to_owned()).filter(|text| !text.is_empty())
 }
 
 #[cfg(test)]

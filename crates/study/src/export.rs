@@ -314,6 +314,7 @@ pub(crate) mod tests {
             metrics: Vec::new(),
             exit: Exit::Code { code: 0 },
             failure: None,
+            stdout_tail: None,
             stderr_tail: None,
         };
         let lock = |name: &str, preloaded, wall: f64| LockRuns {

@@ -1,6 +1,7 @@
 //! Runs a program on one lock after another and says what the difference is worth.
 //!
-//! - [`runner`] runs one program once: wall time, time-out, output.
+//! - [`runner`] runs one program once: wall time, time-out, output; [`service`] a server under load; with a [`window`]
+//!   only a part of the run counts.
 //! - [`execute`] carries a [`plan`] out: runs interleaved on each of several locks; every raw sample is kept.
 //! - [`model`] is what a comparison consists of; it is also the JSON that is exported.
 //! - [`stats`] and [`summary`] turn samples into medians, intervals and verdicts; [`columns`], [`notes`] and [`numbers`]
@@ -35,3 +36,4 @@ pub mod slo;
 pub mod stats;
 pub mod summary;
 pub mod survey;
+pub mod window;

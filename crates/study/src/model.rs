@@ -179,7 +179,10 @@ pub struct Sample {
     /// Why the run does not count although it ended well, such as a load generator that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// The last lines that the program wrote to stderr, kept for runs that went wrong.
+    /// The last lines that the program, or its load generator, wrote to stdout, kept for runs that went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout_tail: Option<String>,
+    /// The same of stderr.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr_tail: Option<String>,
 }

@@ -7,6 +7,7 @@ use crate::metric::Metric;
 use crate::model::Measure;
 use crate::runner::Program;
 use crate::service::Ready;
+use crate::window::Window;
 
 /// Longest run when the user names no limit.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -71,8 +72,12 @@ pub struct Plan {
     pub input: Option<PathBuf>,
     /// Whether the program's output is shown.
     pub shows_output: bool,
+    /// Whether the end of standard output is kept of runs that failed, also where no metric is looked for in it.
+    pub keeps_output: bool,
     /// What shows that a server is ready for its load.
     pub ready: Option<Ready>,
+    /// The part of each run that counts; the whole run without one.
+    pub window: Option<Window>,
     /// Runs once before everything.
     pub setup: Option<Program>,
     /// Runs once at the end, also after an interruption or a failure.
@@ -99,7 +104,9 @@ impl Plan {
             loading: None,
             input: None,
             shows_output: false,
+            keeps_output: false,
             ready: None,
+            window: None,
             setup: None,
             cleanup: None,
         }

@@ -20,6 +20,10 @@ use rustix::fs::{fcntl_setfl, OFlags};
 use rustix::process::{kill_process_group, pidfd_open, waitid, Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
 use crate::model::{signal_name, Exit, Usage};
+use crate::window::{Counters, Look, Watch, Window};
+
+/// How long a program has to end after SIGTERM.
+pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
 /// A program with its arguments and what its environment has that ours has not.
 #[derive(Clone, Debug, Default)]
@@ -121,7 +125,7 @@ impl Interrupt {
 }
 
 /// How to run a program.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Limits<'a> {
     /// Longest time that a run may take.
     pub timeout: Duration,
@@ -133,6 +137,8 @@ pub struct Limits<'a> {
     pub input: Option<&'a Path>,
     /// Whether what the program writes is written to our own streams, too.
     pub show: bool,
+    /// The part of the run that counts, with which it ends; the whole run without one.
+    pub window: Option<&'a Window>,
 }
 
 impl Limits<'_> {
@@ -155,13 +161,15 @@ pub struct Run {
     pub stdout: Vec<u8>,
     /// The end of what it wrote to standard error.
     pub stderr: Vec<u8>,
+    /// What was counted in the window, or why nothing was; nothing without a window.
+    pub counters: Option<Result<Counters, String>>,
 }
 
 impl Run {
     /// A run that did not begin.
     pub fn not_started(error: &io::Error, wall: Duration) -> Self {
         let exit = Exit::NotStarted { error: error.to_string() };
-        Self { exit, wall, usage: Usage::default(), stdout: Vec::new(), stderr: Vec::new() }
+        Self { exit, wall, usage: Usage::default(), stdout: Vec::new(), stderr: Vec::new(), counters: None }
     }
 }
 
@@ -198,19 +206,30 @@ pub fn run_beside(
     let show = |stream: Stream| limits.show.then_some(stream);
     let mut stdout = Tail::new(child.stdout.take().map(OwnedFd::from), limits.keep_bytes, show(Stream::Stdout));
     let mut stderr = Tail::new(child.stderr.take().map(OwnedFd::from), limits.keep_bytes, show(Stream::Stderr));
-    let end = wait(&child, begin, limits.timeout, [&mut stdout, &mut stderr], interrupt, companion);
+    let mut watch = limits.window.map(Watch::new);
+    let mut wait =
+        |timeout, watch| wait(&child, begin, timeout, [&mut stdout, &mut stderr], interrupt, companion, watch);
+    let end = wait(limits.timeout, watch.as_mut());
     let wall = begin.elapsed();
+    if matches!(end, End::Counted(_)) {
+        // Whether anybody is left to be asked does not matter.
+        let _ = kill_process_group(Pid::from_child(&child), Signal::TERM);
+        wait(wall + GRACE, None);
+    }
     kill_group(&child);
     // The group is dead or this was its leader's own end: what the pipes hold now is all there will be.
     stdout.drain();
     stderr.drain();
     let (status, usage) = reap(&mut child);
-    let exit = match end {
-        End::Exited => exit_of(status),
-        End::TimedOut => Exit::TimedOut { after_s: limits.timeout.as_secs_f64() },
+    let early = || limits.window.map(|_| Err("it ended before the window did".to_owned()));
+    let (exit, counters) = match end {
+        End::Exited => (exit_of(status), early()),
+        // It ended because we wanted it to.
+        End::Counted(counters) => (Exit::Code { code: 0 }, Some(counters)),
+        End::TimedOut => (Exit::TimedOut { after_s: limits.timeout.as_secs_f64() }, None),
         End::Interrupted => return None,
     };
-    Some(Run { exit, wall, usage, stdout: stdout.kept(), stderr: stderr.kept() })
+    Some(Run { exit, wall, usage, stdout: stdout.kept(), stderr: stderr.kept(), counters })
 }
 
 /// Waits for the child, and tells what it used of the CPUs: what our children have used grows by that when it is waited for.
@@ -242,6 +261,8 @@ fn children() -> Usage {
 
 enum End {
     Exited,
+    /// The window is over.
+    Counted(Result<Counters, String>),
     TimedOut,
     Interrupted,
 }
@@ -254,6 +275,7 @@ fn wait(
     mut streams: [&mut Tail; 2],
     interrupt: Option<&Interrupt>,
     companion: Option<&Child>,
+    mut watch: Option<&mut Watch<'_>>,
 ) -> End {
     let pidfd_of = |child| pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok();
     let (pidfd, companions) = (pidfd_of(child), companion.and_then(pidfd_of));
@@ -267,8 +289,13 @@ fn wait(
         if interrupt.is_some_and(|i| i.signal().is_some()) {
             return End::Interrupted;
         }
-        let left = timeout.saturating_sub(begin.elapsed());
-        if left.is_zero() {
+        let counting = match watch.as_mut().map(|watch| watch.look(begin, interrupt)) {
+            Some(Look::Over(counters)) => return End::Counted(counters),
+            Some(Look::Later(nap)) => nap,
+            None => Duration::MAX,
+        };
+        let left = timeout.saturating_sub(begin.elapsed()).min(counting);
+        if timeout <= begin.elapsed() {
             return End::TimedOut;
         }
         // Kernels before 5.3 have no pidfd: look every millisecond.
@@ -386,7 +413,7 @@ mod tests {
     }
 
     fn limits(timeout: Duration) -> Limits<'static> {
-        Limits { timeout, capture_stdout: true, keep_bytes: 1 << 20, input: None, show: false }
+        Limits { timeout, capture_stdout: true, keep_bytes: 1 << 20, ..Limits::default() }
     }
 
     fn run(script: &str) -> Run {

@@ -11,12 +11,10 @@ use regex_lite::Regex;
 use rustix::process::{kill_process_group, Pid, Signal};
 
 use crate::model::Exit;
-use crate::runner::{exit_of, has_ended, kill_group, reap, run_beside, Interrupt, Limits, Program, Run};
+use crate::runner::{exit_of, has_ended, kill_group, reap, run_beside, Interrupt, Limits, Program, Run, GRACE};
 
 /// How often we look whether the server is ready, or has ended.
 const LOOK: Duration = Duration::from_millis(2);
-/// How long the server has after SIGTERM.
-const GRACE: Duration = Duration::from_secs(10);
 
 /// What shows that the server takes requests.
 #[derive(Clone, Debug)]
@@ -195,13 +193,8 @@ mod tests {
     }
 
     fn run(server: &str, load: &str, ready: &str) -> (Run, Option<String>) {
-        let limits = Limits {
-            timeout: Duration::from_secs(5),
-            capture_stdout: true,
-            keep_bytes: 1 << 20,
-            input: None,
-            show: false,
-        };
+        let limits =
+            Limits { timeout: Duration::from_secs(5), capture_stdout: true, keep_bytes: 1 << 20, ..Limits::default() };
         run_loaded(&shell(server), &shell(load), &Ready::parse(ready).unwrap(), limits, None).unwrap()
     }
 

@@ -384,6 +384,7 @@ mod tests {
             metrics: vec![Some(1.0 / wall_s)],
             exit,
             failure: None,
+            stdout_tail: None,
             stderr_tail: None,
         }
     }

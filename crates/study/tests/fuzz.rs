@@ -107,6 +107,7 @@ fn comparisons_read_back() {
             metrics,
             exit,
             failure,
+            stdout_tail: stderr_tail.clone(),
             stderr_tail,
         },
     );

@@ -21,6 +21,7 @@ pub mod direct;
 pub mod epochs;
 pub mod hardware;
 pub mod invalid;
+pub mod kernels;
 pub mod kv;
 mod lines;
 pub mod little;

@@ -8,14 +8,14 @@ use std::process::ExitCode;
 use lockswap_study::export::Format;
 use lockswap_study::survey::database::Database;
 use lockswap_study::survey::grid::{Grid, Observation};
-use lockswap_study::survey::report::{Report, Settings};
+use lockswap_study::survey::report::{Curve, Report, Settings};
 use lockswap_study::survey::Margins;
 use lockswap_workloads::invalid::Invalid;
 
 use crate::compare::percent;
 use crate::error::{UserError, USAGE};
 use crate::outputs::{OutputArgs, Outputs, Wanted};
-use crate::picture::footer;
+use crate::picture::{footer, LookArgs};
 use crate::terminal;
 
 /// Tables with more columns are in files only.
@@ -23,7 +23,7 @@ const COLUMNS_SHOWN: usize = 8;
 
 const EXAMPLES: &str = "\
 Tables that have a column for each lock are in the files only. A folder, --export DIR/, gets each table as a
-CSV file, and the whole report as report.html, report.md, report.json and report.csv.
+CSV file, the curves of each program as SVG and PNG, and the whole report as report.html, .md, .json and .csv.
 
 Examples:
   lockswap study report litl.db
@@ -96,7 +96,7 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
         Wanted::Data(format) => Ok(render(format, &report)?.into_bytes()),
         Wanted::Picture(_) => Err(io::ErrorKind::Unsupported.into()),
     });
-    outputs.write_folders(|| files(&report));
+    outputs.write_folders(|| files(&report, args.output.look));
     Ok(if outputs.tell() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -110,19 +110,28 @@ fn render(format: Format, report: &Report) -> io::Result<String> {
 }
 
 /// What a folder gets: names and contents.
-fn files(report: &Report) -> io::Result<Vec<(String, Vec<u8>)>> {
+fn files(report: &Report, look: LookArgs) -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut files = Vec::new();
     let forms = [(Format::Html, "html"), (Format::Markdown, "md"), (Format::Json, "json"), (Format::Csv, "csv")];
     for (format, ending) in forms {
         files.push((format!("report.{ending}"), render(format, report)?.into_bytes()));
     }
     for sheet in &report.sheets {
-        let plain = |sign: char| if sign.is_alphanumeric() || "-_.".contains(sign) { sign } else { '_' };
-        let machine: String =
-            sheet.machine.replace(", ", "+").chars().map(|c| if c == '+' { c } else { plain(c) }).collect();
-        files.push((format!("{machine}-{}.csv", sheet.id), Report::csv_of(sheet)?.into_bytes()));
+        files.push((format!("{}-{}.csv", in_a_name(&sheet.machine), sheet.id), Report::csv_of(sheet)?.into_bytes()));
+    }
+    for Curve { machine, program, chart } in &report.curves {
+        for (format, ending) in [(lockswap_plot::Format::Svg, "svg"), (lockswap_plot::Format::Png, "png")] {
+            let name = format!("{}-{}.{ending}", in_a_name(machine), in_a_name(program));
+            files.push((name, chart.render(look.of(format))));
+        }
     }
     Ok(files)
+}
+
+/// A name of machines or a program as a part of a file's name.
+fn in_a_name(text: &str) -> String {
+    let plain = |sign: char| if sign.is_alphanumeric() || "-_.+".contains(sign) { sign } else { '_' };
+    text.replace(", ", "+").chars().map(plain).collect()
 }
 
 /// The runs that the options leave, by machine; names that nothing has are refused.

@@ -186,7 +186,9 @@ fn check(plan: &Plan, name: &str) -> Result<(), Unusable> {
     if plan.interleave && !is_there("numactl", None) {
         return Err(Unusable::new(format!("{name}: interleave needs numactl"), "install the package numactl"));
     }
-    let missing = |program: &&Program| !is_there(&program.command[0], program.folder.as_ref());
+    // What a setup may make is looked for when the program runs.
+    let is_made = |program: &Program| program.setup.is_some() && program.command[0].contains('/');
+    let missing = |program: &&Program| !is_made(program) && !is_there(&program.command[0], program.folder.as_ref());
     if let Some(program) = plan.programs.iter().find(missing) {
         let what = format!("{name}: program '{}': there is no command {}", program.name, program.command[0]);
         return Err(Unusable::new(what, "install it, give its path, or add its folder to PATH"));
@@ -242,6 +244,10 @@ impl Keeper for Watcher {
         self.bar.set_length(runs);
         self.bar.set_position(0);
         say(&format!("{runs} runs, about {} if no lock slows the programs down", in_words(time)));
+    }
+
+    fn left_out(&mut self, program: &str, why: &str) {
+        say(&format!("{program} is left out: {why}"));
     }
 
     fn starting(&mut self, key: &Key) {

@@ -192,6 +192,10 @@ fn wrong_usage_ends_with_status_two() {
         &["bench", "contended", "--threads", "3"],
         &["bench", "oversub", "--threads", "0"],
         &["bench", "direct", "--lock", "nonsense"],
+        &["bench", "kernel", "nonsense"],
+        &["bench", "kernel", "raytrace", "--lock", "ticket"],
+        &["bench", "kernel", "raytrace", "--direct", "nonsense"],
+        &["bench", "kernel", "cluster", "--direct", "ticket"],
     ] {
         assert_eq!(place.output(args).status.code(), Some(2), "{args:?}");
     }

@@ -148,9 +148,13 @@ fn a_report_is_printed_and_goes_to_files_and_folders() {
     assert!(html.contains("<h1>Locks on box</h1>") && html.contains("One lock for all programs"));
     let files: Vec<String> =
         fs::read_dir(place.path("out")).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
-    for name in ["report.html", "report.md", "report.json", "report.csv", "box-pairs-max.csv", "box-gains-opt.csv"] {
-        assert!(files.iter().any(|file| file == name), "{files:?}");
+    let wanted = ["report.html", "report.md", "report.json", "report.csv", "box-pairs-max.csv", "box-gains-opt.csv"];
+    for name in wanted.into_iter().chain(["box-db.svg", "box-db.png"]) {
+        assert!(files.iter().any(|file| file == name), "{name}: {files:?}");
     }
+    // `calm` is not lock-sensitive, and has one number of nodes: there is nothing to draw.
+    assert!(!files.iter().any(|file| file.contains("calm")), "{files:?}");
+    assert!(fs::read(place.path("out/box-db.png")).unwrap().starts_with(b"\x89PNG"));
     let gains = fs::read_to_string(place.path("out/box-gains-max.csv")).unwrap();
     assert!(gains.starts_with("program,mcs,ticket,ttas\ndb,0,0.0"), "{gains}");
     let json: serde_json::Value = serde_json::from_slice(&fs::read(place.path("out/report.json")).unwrap()).unwrap();
@@ -209,7 +213,7 @@ command = ["sh", "-c", "echo rate: $(( {nodes} * 100 + ${#LOCKSWAP_LOCK} ))"]
 metric = { name = "rate", regex = "rate: ([0-9]+)", unit = "1/s" }
 [[program]]
 name = "crash"
-command = ["sh", "-c", "[ \"$LOCKSWAP_LOCK\" != ticket ] || { echo last words >&2; kill -SEGV $$; }"]
+command = ["sh", "-c", "[ \"$LOCKSWAP_LOCK\" != ticket ] || { echo first words; echo last words >&2; kill -SEGV $$; }"]
 nodes = [1]
 "#;
 
@@ -234,9 +238,10 @@ fn a_plan_is_run_reported_and_not_run_twice() {
         said.contains("66 runs were added to plan.db, 7 of them failed; 'lockswap study report plan.db'"),
         "{said}"
     );
-    let sql = "SELECT DISTINCT program, lock, problem, json_extract(sample, '$.stderr_tail') FROM run
-               WHERE problem IS NOT NULL";
-    assert_eq!(query(&place, "plan.db", sql), "crash ticket crashed: SIGSEGV last words\n");
+    let sql = "SELECT DISTINCT program, lock, problem, json_extract(sample, '$.stdout_tail'),
+                   json_extract(sample, '$.stderr_tail')
+               FROM run WHERE problem IS NOT NULL";
+    assert_eq!(query(&place, "plan.db", sql), "crash ticket crashed: SIGSEGV first words last words\n");
     let report = succeed(&place, &["study", "report", "plan.db", "--sensitive", "0", "--draws", "40"]);
     assert!(report.contains("Runs that failed") && report.contains("crash at 1 on ticket"), "{report}");
     let csv = succeed(&place, &["study", "report", "plan.db", "--sensitive", "0", "--draws", "40", "--format", "csv"]);
@@ -414,35 +419,128 @@ fn a_page_sorts_filters_and_shows_its_pictures_in_a_browser() {
     assert_eq!(seen, expected);
 }
 
-/// The plans of `studies/`, on two locks and made small.
+/// What makes the plans of `studies/` small.
+const SMALLER: [(&str, &str); 19] = [
+    ("repetitions = 10", "repetitions = 1"),
+    ("warmup = 1", "warmup = 0"),
+    ("--seconds 2", "--seconds 0.3"),
+    ("--scale 4", "--scale 1"),
+    ("20000", "2000"),
+    (".kct 5000", ".kct 500"),
+    ("--time=2", "--time=1"),
+    ("=100000", "=1000"),
+    ("--duration=2", "--duration=1"),
+    ("--timeout 2s", "--timeout 1s"),
+    ("-time 2", "-time 1"),
+    ("--frames 90", "--frames 9"),
+    ("0 .. 89", "0 .. 8"),
+    ("2000 2000", "300 300"),
+    ("3000000", "30000"),
+    ("after = \"1s\"", "after = \"0.3s\""),
+    ("after = \"3s\"", "after = \"0.3s\""),
+    ("length = \"5s\"", "length = \"0.5s\""),
+    ("length = \"10s\"", "length = \"0.5s\""),
+];
+
+/// Runs a plan of `studies/` that needs these programs and files of Debian packages: small, on two locks, at one level.
+/// What it says, where it could run.
+fn run_small(plan: &str, programs: &[(&str, &str)], files: &[(&str, &str)]) -> Option<(Place, String)> {
+    let place = Place::new();
+    let is_there = programs.iter().all(|(program, package)| need(program, package).is_some())
+        && files.iter().all(|(path, package)| file(Path::new(path), package).is_some());
+    if !is_there {
+        return None;
+    }
+    // Plans name drivers by paths from the repository's folder, which is this one here.
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let copy = ["-r".into(), repository.join("studies"), repository.join("include"), place.path("")];
+    assert!(Command::new("cp").args(copy).status().unwrap().success());
+    let mut text = fs::read_to_string(repository.join("studies").join(plan).with_extension("toml")).unwrap();
+    for (large, small) in SMALLER {
+        text = text.replace(large, small);
+    }
+    let short = |line: &str| match line {
+        line if line.starts_with("nodes = ") => "nodes = [2]".to_owned(),
+        line if line.starts_with("locks = ") => "locks = [\"futex\", \"ticket\"]".to_owned(),
+        line => line.to_owned(),
+    };
+    let text: Vec<String> = text.lines().map(short).collect();
+    fs::write(place.path(&format!("{plan}.toml")), text.join("\n")).unwrap();
+    let own = Path::new(env!("CARGO_BIN_EXE_lockswap")).parent().unwrap();
+    let path = format!("{}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", own.display());
+    let output = place.lockswap(&["study", "run", &format!("{plan}.toml")]).env("PATH", path).output().unwrap();
+    let said = text_of(&output);
+    assert!(output.status.success(), "{plan}: {said}");
+    Some((place, said))
+}
+
+fn text_of(output: &std::process::Output) -> String {
+    text(&output.stdout) + &text(&output.stderr)
+}
+
+/// Runs a small plan and counts its runs: those without lockswap, and those on two locks.
+fn check_plan(plan: &str, runs: usize, programs: &[(&str, &str)]) {
+    let Some((_, said)) = run_small(plan, programs, &[]) else { return };
+    assert!(said.contains(&format!("{runs} runs were added to {plan}.db;")), "{plan}: {said}");
+}
+
 #[test]
 fn ready_plans_run_on_debians_programs() {
-    let place = Place::new();
-    let programs = [("kccachetest", "kyotocabinet-utils"), ("sysbench", "sysbench")];
-    if programs.iter().any(|(program, package)| need(program, package).is_none()) {
-        return;
-    }
-    let studies = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies");
-    for (plan, runs) in [("kyotocabinet", 6), ("sysbench", 6)] {
-        let mut text = fs::read_to_string(studies.join(plan).with_extension("toml")).unwrap();
-        for (large, small) in [
-            ("repetitions = 10", "repetitions = 1"),
-            ("warmup = 1", "warmup = 0"),
-            ("20000", "2000"),
-            (".kct 5000", ".kct 500"),
-            ("--time=2", "--time=1"),
-            ("=100000", "=1000"),
-        ] {
-            text = text.replace(large, small);
+    check_plan("kyotocabinet", 6, &[("kccachetest", "kyotocabinet-utils")]);
+    check_plan("sysbench", 6, &[("sysbench", "sysbench")]);
+    check_plan("example", 9, &[("kccachetest", "kyotocabinet-utils"), ("sysbench", "sysbench")]);
+    check_plan("rocksdb", 12, &[("db_bench", "rocksdb-tools")]);
+    check_plan("tools", 9, &[("x264", "x264"), ("vips", "libvips-tools"), ("pbzip2", "pbzip2"), ("perl", "perl")]);
+    check_plan("stress-ng", 6, &[("stress-ng", "stress-ng")]);
+}
+
+#[test]
+fn ready_plans_load_debians_servers() {
+    let memcached = ("memcached", "memcached");
+    check_plan("memcached", 3, &[memcached, ("memcslap", "libmemcached-tools")]);
+    check_plan("ssl", 3, &[memcached, ("stunnel4", "stunnel4"), ("openssl", "openssl")]);
+    let mariadb = [
+        ("mariadbd", "mariadb-server-core"),
+        ("mariadb-install-db", "mariadb-server-core"),
+        ("mariadb", "mariadb-client-core"),
+        ("sysbench", "sysbench"),
+    ];
+    check_plan("mariadb", 3, &mariadb);
+}
+
+#[test]
+fn ready_plans_run_our_own_kernels() {
+    check_plan("kernels", 12, &[]);
+    check_plan("manual", 18, &[]);
+}
+
+/// Headers of the databases that have drivers, with their Debian packages.
+const HEADERS: [(&str, &str); 4] = [
+    ("/usr/include/leveldb/c.h", "libleveldb-dev"),
+    ("/usr/include/lmdb.h", "liblmdb-dev"),
+    ("/usr/include/sqlite3.h", "libsqlite3-dev"),
+    ("/usr/include/kccachedb.h", "libkyotocabinet-dev"),
+];
+
+#[test]
+fn ready_plans_drive_databases() {
+    let compilers = [("cc", "gcc"), ("c++", "g++")];
+    for (plan, programs) in [("databases", 9), ("libasl", 4)] {
+        let Some((place, said)) = run_small(plan, &compilers, &HEADERS) else { return };
+        let has_upscaledb = Path::new("/usr/include/ups/upscaledb.h").exists();
+        let why = "upscaledb is left out: the command of setup failed: exit status 1\n    \
+                   upscaledb is not here: there is no ups/upscaledb.h; install upscaledb from";
+        assert_eq!(said.contains(why), !has_upscaledb, "{said}");
+        let runs = 3 * (programs + usize::from(has_upscaledb));
+        assert!(said.contains(&format!("{runs} runs were added to {plan}.db;")), "{plan}: {said}");
+        if plan == "libasl" {
+            // Each run has the three numbers, and a little CPU is slower than a big one.
+            let sql = "SELECT count(*), sum(l.value > b.value) FROM value l JOIN value b ON l.run = b.run
+                       WHERE l.position = 1 AND b.position = 2";
+            let found = query(&place, &format!("{plan}.db"), sql);
+            let (all, slower) = found.trim().split_once(' ').unwrap();
+            assert_eq!(all, runs.to_string());
+            assert!(2 * slower.parse::<usize>().unwrap() > runs, "{found}");
         }
-        let short = |line: &str| match line {
-            line if line.starts_with("nodes = ") => "nodes = [2]".to_owned(),
-            line if line.starts_with("locks = ") => "locks = [\"futex\", \"ticket\"]".to_owned(),
-            line => line.to_owned(),
-        };
-        let text: Vec<String> = text.lines().map(short).collect();
-        fs::write(place.path(&format!("{plan}.toml")), text.join("\n")).unwrap();
-        let said = succeed(&place, &["study", "run", &format!("{plan}.toml")]);
-        assert!(said.contains(&format!("{runs} runs were added to {plan}.db;")), "{said}");
     }
 }

@@ -58,7 +58,7 @@ impl Program {
             Command { args, envs, ..Command::default() }
         };
         let timeout = PATIENCE + Duration::from_nanos(2 * self.takes);
-        let limits = Limits { timeout, capture_stdout: true, keep_bytes: KEPT, input: None, show: false };
+        let limits = Limits { timeout, capture_stdout: true, keep_bytes: KEPT, ..Limits::default() };
         let interrupt = Interrupt::on(&[Signal::INT, Signal::TERM, Signal::HUP].map(Signal::as_raw))?;
         let own = command(&self.command, Vec::new());
         let ended = match &self.load {

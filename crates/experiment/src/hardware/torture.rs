@@ -237,7 +237,7 @@ pub fn torture(
     let words: Vec<OsString> = vec![program.into(), TORTURE.into(), serde_json::to_string(order)?.into()];
     // Its own watching thread ends it long before, with a better message.
     let timeout = Duration::from_nanos(order.time + 3 * order.patience) + Duration::from_secs(10);
-    let limits = Limits { timeout, capture_stdout: true, keep_bytes: 1 << 16, input: None, show: false };
+    let limits = Limits { timeout, capture_stdout: true, keep_bytes: 1 << 16, ..Limits::default() };
     let Some(run) =
         run_once(&Program { args: words, envs: environment, ..Program::default() }, limits, Some(interrupt))
     else {

@@ -98,7 +98,10 @@ impl Page {
                 let title = table.title.as_ref()?;
                 Some(format!("<li><a href=\"#table{index}\">{}</a></li>\n", escaped(title)))
             };
-            let entries = self.tables.iter().enumerate().filter_map(entry).collect::<String>();
+            let mut entries = self.tables.iter().enumerate().filter_map(entry).collect::<String>();
+            if !self.pictures.is_empty() {
+                entries += "<li><a href=\"#pictures\">Pictures</a></li>\n";
+            }
             text += &format!("<nav aria-label=\"Tables\">\n<ul>\n{entries}</ul>\n</nav>\n");
         }
         if self.tables.iter().map(|table| table.rows.len()).sum::<usize>() >= MANY_ROWS {
@@ -113,6 +116,9 @@ impl Page {
             }
             text += &table.html();
         }
+        if !self.pictures.is_empty() {
+            text += "<h2 id=\"pictures\">Pictures</h2>\n<div class=\"pictures\">\n";
+        }
         for picture in &self.pictures {
             let caption = escaped(&picture.caption);
             let source = percent_encoded(&picture.svg);
@@ -121,6 +127,7 @@ impl Page {
                  <img alt=\"{caption}\" src=\"data:image/svg+xml,{source}\"></figure>\n"
             );
         }
+        text += if self.pictures.is_empty() { "" } else { "</div>\n" };
         let notes = self.notes.iter().map(|note| format!("<li>{}</li>\n", escaped(note))).collect::<String>();
         text + &format!("<ul>\n{notes}</ul>\n</main>\n<script>{SCRIPT}</script>\n</html>\n")
     }

@@ -298,6 +298,7 @@ pub(super) mod tests {
                 metrics: Vec::new(),
                 exit,
                 failure: None,
+                stdout_tail: None,
                 stderr_tail,
             },
             epochs_per_s: Some(throughput),

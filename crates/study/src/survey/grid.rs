@@ -90,6 +90,17 @@ impl Grid {
         &self.cells[self.index(program, nodes, lock)]
     }
 
+    /// All cells with their names, such as `x264 at 4 on mcs_stp`.
+    pub fn cells(&self) -> impl Iterator<Item = (String, &Cell)> {
+        let places = (0..self.programs.len())
+            .flat_map(|program| (0..self.nodes.len()).map(move |nodes| (program, nodes)))
+            .flat_map(|(program, nodes)| (0..self.locks.len()).map(move |lock| (program, nodes, lock)));
+        places.map(|(program, nodes, lock)| {
+            let name = format!("{} at {} on {}", self.programs[program], self.nodes[nodes], self.locks[lock]);
+            (name, self.cell(program, nodes, lock))
+        })
+    }
+
     /// The numbers of all cells, each made of its values by `average`.
     pub fn numbers(&self, mut average: impl FnMut(&[f64]) -> Option<f64>) -> Numbers<'_> {
         let of = |cell: &Cell| if cell.is_measured() { average(&cell.values) } else { None };

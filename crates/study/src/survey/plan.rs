@@ -43,6 +43,8 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct FileProgram {
     name: String,
+    #[serde(default)]
+    optional: bool,
     command: Words,
     folder: Option<PathBuf>,
     #[serde(default)]
@@ -53,11 +55,20 @@ struct FileProgram {
     input: Option<PathBuf>,
     load: Option<String>,
     ready: Option<String>,
+    window: Option<FileWindow>,
     #[serde(default)]
     metric: OneOrMore,
     nodes: Option<Vec<u32>>,
     locks: Option<Spanned<Vec<String>>>,
     timeout: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileWindow {
+    after: String,
+    length: String,
+    count: String,
 }
 
 #[derive(Deserialize)]
@@ -122,11 +133,13 @@ pub struct Plan {
     pub programs: Vec<Program>,
 }
 
-/// A program of a plan. `{nodes}` in its texts stands for the number of nodes.
+/// A program of a plan. `{nodes}` in its texts stands for the number of nodes, `{lock}` in its command for the lock.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// What it is called.
     pub name: String,
+    /// Whether it is left out where its `setup` fails; otherwise that ends everything.
+    pub optional: bool,
     /// The program and its arguments.
     pub command: Vec<String>,
     /// Where it runs, if not where we do.
@@ -143,7 +156,9 @@ pub struct Program {
     pub input: Option<PathBuf>,
     /// The load generator beside it, where it is a server, and what shows that the server is ready.
     pub load: Option<(String, Ready)>,
-    /// What its output says; wall time where there is none.
+    /// The part of a run that counts; the whole run without one.
+    pub window: Option<Window>,
+    /// What its output says, or in a window its counters; wall time where there is none.
     pub metrics: Vec<(Quantity, Metric)>,
     /// Its levels of contention.
     pub nodes: Vec<u32>,
@@ -162,6 +177,17 @@ impl Program {
             false => self.metrics.iter().map(|(quantity, _)| quantity.clone()).collect(),
         }
     }
+}
+
+/// The part of a run that counts.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// From the start of the load, or of the program where there is none, to its beginning.
+    pub after: Duration,
+    /// From its beginning to its end.
+    pub length: Duration,
+    /// A command of the shell that prints the counters.
+    pub count: String,
 }
 
 /// The text with the number of nodes in its place.
@@ -286,6 +312,9 @@ fn read_program(
     if command.is_empty() {
         return Err(("its command is empty".into(), "write the program and its arguments"));
     }
+    if file.optional && file.setup.is_none() {
+        return Err(("it is optional, but has no setup".into(), "write a setup that fails where it cannot run"));
+    }
     let mut nodes = file.nodes.clone().unwrap_or_else(|| common.nodes.clone());
     nodes.sort_unstable();
     nodes.dedup();
@@ -303,13 +332,19 @@ fn read_program(
         (None, None) => None,
         _ => return Err(("load and ready belong together".into(), "write both, or neither")),
     };
+    let timeout = timeout.unwrap_or(common.timeout);
+    let window = file.window.as_ref().map(|window| read_window(window, timeout)).transpose()?;
     let metrics = match &file.metric {
         OneOrMore::None => Vec::new(),
         OneOrMore::One(metric) => vec![metric.clone()],
         OneOrMore::More(metrics) => metrics.clone(),
     };
+    if window.is_some() && metrics.is_empty() {
+        return Err(("it has a window, but no metric".into(), "say which of the counters are measured"));
+    }
     Ok(Program {
         name: file.name.clone(),
+        optional: file.optional,
         command,
         folder: file.folder.clone(),
         environment: file.environment.clone(),
@@ -318,11 +353,24 @@ fn read_program(
         cleanup: file.cleanup.clone(),
         input: file.input.clone(),
         load,
+        window,
         metrics: metrics.iter().map(read_metric).collect::<Result<_, _>>()?,
         nodes,
         locks: locks.unwrap_or_else(|| common.locks.clone()),
-        timeout: timeout.unwrap_or(common.timeout),
+        timeout,
     })
+}
+
+fn read_window(file: &FileWindow, timeout: Duration) -> Result<Window, Wrong> {
+    let read = |key: &str, text: &str| {
+        time(text).ok_or_else(|| (format!("window: {key}: '{text}' is no time"), "write 90s, 5m or 500ms"))
+    };
+    let window =
+        Window { after: read("after", &file.after)?, length: read("length", &file.length)?, count: file.count.clone() };
+    match window.after + window.length < timeout {
+        true => Ok(window),
+        false => Err(("its window ends after its timeout".into(), "give it a longer timeout, or a shorter window")),
+    }
 }
 
 fn read_metric(file: &FileMetric) -> Result<(Quantity, Metric), Wrong> {
@@ -388,7 +436,7 @@ ready = 'port:80'
         assert_eq!((two.nodes.as_slice(), two.locks.join(" "), two.timeout.as_millis()), (&[4][..], "c d".into(), 500));
         let names: Vec<String> = two.quantities().into_iter().map(|quantity| quantity.name).collect();
         assert_eq!(names, ["p99", "rate"]);
-        assert!(two.load.is_some());
+        assert!(two.load.is_some() && two.window.is_none());
         assert_eq!(filled_in("-t {nodes} {x}", 8), "-t 8 {x}");
     }
 
@@ -407,6 +455,18 @@ ready = 'port:80'
         assert!(error("p99=(?<p99>[0-9]+)", "(").contains("program 'two'"));
         assert!(error("json = 'a.b', ", "").ends_with("a metric has a regex or a json path"));
         assert!(error("ready = 'port:80'", "").ends_with("load and ready belong together"));
+        let window = |window: &str| error("ready = ", &format!("window = {window}\nready = "));
+        assert!(window("{ after = '1s' }").contains("missing field `length`"));
+        let late = window("{ after = '0.3', length = '200ms', count = 'stats' }");
+        assert!(late.ends_with("program 'two': its window ends after its timeout"), "{late}");
+        assert!(window("{ after = 'x', length = '1s', count = '' }").ends_with("window: after: 'x' is no time"));
+        let alone = "window = { after = '1s', length = '2s', count = 'stats' }\ncommand = ['run', 'it']";
+        assert!(error("command = ['run', 'it']", alone).ends_with("its window ends after its timeout"));
+        let unread =
+            error("command = \"run", "window = { after = '1s', length = '2s', count = 'stats' }\ncommand = \"run");
+        assert!(unread.ends_with("program 'one': it has a window, but no metric"), "{unread}");
+        let optional = error("command = ['run', 'it']", "optional = true\ncommand = ['run', 'it']");
+        assert!(optional.ends_with("program 'two': it is optional, but has no setup"), "{optional}");
         assert!(error("port:80", "door").contains("ready: give port:N"));
         assert!(error("\"run 'two words' -t {nodes}\"", "\"run 'two\"").contains("its command: "));
         assert_eq!(read("locks = ['a', 'b']").unwrap_err(), "p.toml: there is no [[program]]");

@@ -2,18 +2,16 @@
 
 use std::io;
 
-use lockswap_plot::{Axis, Chart, Format, Series};
+use lockswap_plot::{Axis, Chart, Format, Look, Series};
 use serde::Serialize;
 
 use super::answer;
 use super::grid::{best, At, Grid, Numbers};
 use super::resample::{add_intervals, interval};
-use super::sheet::{percent, Colours, Entry, Figure, Row, Sheet};
+use super::sheet::{percent, Colours, Entry, Row, Sheet};
 use super::tables::{self, Wanted};
-use super::verdict::{runs_at, verdict, Verdict};
 use super::Margins;
 use crate::page::{self, Page};
-use crate::stats;
 use crate::summary::Judgement;
 
 /// Version of the JSON shape.
@@ -24,6 +22,9 @@ const FEW_RUNS: usize = 5;
 
 /// So many locks are drawn for each program: more lines cannot be told apart.
 const CURVES: usize = 6;
+
+/// Width of a picture on a page: two stand beside each other, and on a phone the text of one can still be read.
+const PICTURE_WIDTH: f64 = 560.0;
 
 /// How the report is computed.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +52,18 @@ pub struct Report {
     pub notes: Vec<String>,
     /// How each lock-sensitive program does on the best locks, over the numbers of nodes.
     #[serde(skip)]
-    pub curves: Vec<Chart>,
+    pub curves: Vec<Curve>,
+}
+
+/// The curves of a program on a machine.
+#[derive(Clone, Debug)]
+pub struct Curve {
+    /// The machine.
+    pub machine: String,
+    /// The program.
+    pub program: String,
+    /// What is drawn.
+    pub chart: Chart,
 }
 
 impl Report {
@@ -73,9 +85,7 @@ impl Report {
             answer.extend(typical.into_iter().flat_map(|sheet| answer::sentences(numbers, programs, margins, sheet)));
         }
         for (numbers, programs) in numbers.iter().zip(&wanted.programs) {
-            sheets.push(verdicts(numbers, programs, margins.tie));
-            sheets.extend(outliers(numbers.grid, margins.tie));
-            sheets.extend(failures(numbers.grid));
+            sheets.extend(tables::of_runs(numbers, programs, margins.tie));
         }
         let machines: Vec<&str> = grids.iter().map(|grid| grid.machine.as_str()).collect();
         let title = format!("Locks on {}", machines.join(", "));
@@ -140,7 +150,7 @@ impl Report {
             title: self.title.clone(),
             conclusion: self.answer.clone(),
             tables: self.sheets.iter().filter(|sheet| sheet.columns.len() <= columns).map(table).collect(),
-            pictures: self.curves.iter().map(picture).collect(),
+            pictures: self.curves.iter().map(|curve| picture(&curve.chart)).collect(),
             notes: self.notes.clone(),
         }
     }
@@ -160,13 +170,19 @@ fn colours(sheet: &Sheet, row: &Row) -> Vec<f64> {
 fn picture(chart: &Chart) -> page::Picture {
     // On the page its title stands above it.
     let untitled = Chart { title: String::new(), ..chart.clone() };
-    page::Picture { caption: chart.title.clone(), svg: untitled.render(Format::Svg) }
+    let look = Look::new(Format::Svg).width(PICTURE_WIDTH);
+    page::Picture { caption: chart.title.clone(), svg: untitled.render(look) }
 }
 
 /// A chart for each lock-sensitive program that has several numbers of nodes.
-fn curves(numbers: &Numbers<'_>, programs: &[usize], settings: Settings) -> Vec<Chart> {
+fn curves(numbers: &Numbers<'_>, programs: &[usize], settings: Settings) -> Vec<Curve> {
     let shown = programs.iter().filter(|program| numbers.nodes(**program).len() > 1);
-    shown.map(|program| curve(numbers, *program, settings)).collect()
+    let of = |program: &usize| Curve {
+        machine: numbers.grid.machine.clone(),
+        program: numbers.grid.programs[*program].clone(),
+        chart: curve(numbers, *program, settings),
+    };
+    shown.map(of).collect()
 }
 
 /// The locks that are best at opt nodes, with intervals.
@@ -235,117 +251,9 @@ fn mark_open(sheet: &mut Sheet, numbers: &Numbers<'_>, programs: &[usize], at: A
     }
 }
 
-/// What the runs say of each lock against all others, one program at a time.
-fn verdicts(numbers: &Numbers<'_>, programs: &[usize], tie: f64) -> Sheet {
-    let grid = numbers.grid;
-    let count = |lock: usize, at: At| {
-        let mut counts = [0.0; 4];
-        for program in programs {
-            for other in (0..grid.locks.len()).filter(|other| *other != lock) {
-                let runs = |lock| runs_at(grid, numbers, *program, lock, at);
-                if let (Some(own), Some(other)) = (runs(lock), runs(other)) {
-                    let place = match verdict(own, other, tie) {
-                        Verdict::Better => 0,
-                        Verdict::Worse => 1,
-                        Verdict::Same => 2,
-                        Verdict::Open => 3,
-                    };
-                    counts[place] += 1.0;
-                }
-            }
-        }
-        let all: f64 = counts.iter().sum();
-        counts.map(|count| Entry::share((all > 0.0).then_some(count / all)))
-    };
-    let row = |(lock, name): (usize, &String)| Row {
-        name: name.clone(),
-        entries: [At::Most, At::Best].into_iter().flat_map(|at| count(lock, at)).collect(),
-    };
-    let columns = ["max nodes", "opt nodes"]
-        .map(|at| ["better", "worse", "no difference", "open"].map(|verdict| format!("{verdict}, {at}")).to_vec());
-    Sheet {
-        id: "verdicts".into(),
-        machine: grid.machine.clone(),
-        title: "What the runs prove".into(),
-        about: format!(
-            "Share of all comparisons with another lock in one lock-sensitive program in which the lock is better or worse by \
-             more than {} and the 95 % interval of the ratio does not hold 1; no difference is what lies within that, and \
-             open is what the runs do not tell.",
-            percent(tie)
-        ),
-        heading: "lock",
-        columns: columns.concat(),
-        rows: grid.locks.iter().enumerate().map(row).collect(),
-        colours: None,
-    }
-}
-
-/// The cells of a grid, with their names.
-fn cells(grid: &Grid) -> impl Iterator<Item = (String, &super::grid::Cell)> {
-    let places = (0..grid.programs.len())
-        .flat_map(|program| (0..grid.nodes.len()).map(move |nodes| (program, nodes)))
-        .flat_map(|(program, nodes)| (0..grid.locks.len()).map(move |lock| (program, nodes, lock)));
-    places.map(|(program, nodes, lock)| {
-        let name = format!("{} at {} on {}", grid.programs[program], grid.nodes[nodes], grid.locks[lock]);
-        (name, grid.cell(program, nodes, lock))
-    })
-}
-
-/// The cells in which few runs move the mean; nothing where there are none.
-fn outliers(grid: &Grid, tie: f64) -> Option<Sheet> {
-    let distance = |values: &[f64]| Some(stats::mean(values)? / stats::median(values)? - 1.0);
-    let mut moved: Vec<(f64, Row)> = cells(grid)
-        .filter(|(_, cell)| cell.is_measured())
-        .filter_map(|(name, cell)| {
-            let distance = distance(&cell.values).filter(|distance| distance.abs() > tie)?;
-            let figure = Figure { value: distance, interval: None, nodes: None, is_open: false };
-            let entries = vec![Entry::Share(figure), Entry::Count(cell.values.len() as u64)];
-            Some((distance.abs(), Row { name, entries }))
-        })
-        .collect();
-    moved.sort_by(|a, b| b.0.total_cmp(&a.0));
-    (!moved.is_empty()).then(|| Sheet {
-        id: "outliers".into(),
-        machine: grid.machine.clone(),
-        title: "Where single runs move the mean".into(),
-        about: format!(
-            "Cells whose mean lies more than {} away from their median, and their numbers of runs.",
-            percent(tie)
-        ),
-        heading: "cell",
-        columns: vec!["mean over median".into(), "runs".into()],
-        rows: moved.into_iter().map(|(_, row)| row).collect(),
-        colours: None,
-    })
-}
-
-/// The cells with runs that failed; nothing where there are none.
-fn failures(grid: &Grid) -> Option<Sheet> {
-    let rows: Vec<Row> = cells(grid)
-        .filter(|(_, cell)| cell.failed > 0)
-        .map(|(name, cell)| {
-            let counts = [u64::from(cell.failed), cell.values.len() as u64 + u64::from(cell.failed)];
-            Row { name, entries: counts.map(Entry::Count).to_vec() }
-        })
-        .collect();
-    (!rows.is_empty()).then(|| Sheet {
-        id: "failures".into(),
-        machine: grid.machine.clone(),
-        title: "Runs that failed".into(),
-        about:
-            "Their cells are in no other table: a lock on which a program fails now and then does not win by its other \
-                runs."
-                .into(),
-        heading: "cell",
-        columns: vec!["failed".into(), "runs".into()],
-        rows,
-        colours: None,
-    })
-}
-
 fn notes(grids: &[Grid], measure: &str, settings: Settings) -> Vec<String> {
     let counted = |grid: &Grid| {
-        let measured: Vec<usize> = cells(grid).map(|(_, cell)| cell.values.len()).filter(|runs| *runs > 0).collect();
+        let measured: Vec<usize> = grid.cells().map(|(_, cell)| cell.values.len()).filter(|runs| *runs > 0).collect();
         let few = measured.iter().filter(|runs| **runs < FEW_RUNS).count();
         let rest = match few {
             0 => String::new(),

@@ -14,6 +14,7 @@ use crate::model::{Exit, Measure, Phase, Sample, BASELINE};
 use crate::plan as one;
 use crate::runner::{self, Interrupt};
 use crate::summary;
+use crate::window::Window;
 
 /// Variables that a program's environment has and ours has not; nothing removes one.
 pub type Variables = Vec<(OsString, Option<OsString>)>;
@@ -47,6 +48,8 @@ pub struct Made {
 pub trait Keeper {
     /// So many runs come, which take about so long.
     fn estimate(&mut self, runs: u64, time: Duration);
+    /// A program is left out, for this reason.
+    fn left_out(&mut self, program: &str, why: &str);
     /// A run begins.
     fn starting(&mut self, key: &Key);
     /// It has ended; what it measured must be kept before the next one.
@@ -108,10 +111,12 @@ struct Group<'a> {
 /// Runs the plan. Each run is reported to the keeper as it ends.
 pub fn run(settings: &mut Settings<'_>, interrupt: &Interrupt, keeper: &mut dyn Keeper) -> Ending {
     match groups(settings) {
-        Ok(groups) => {
-            let ending = all(settings, &groups, interrupt, keeper).map_or_else(|ending| ending, |()| Ending::Complete);
-            let cleaned = each_program(&groups, |plan| {
-                execute::around("cleanup", plan.cleanup.as_ref(), plan, None).map_err(failed_command)
+        Ok(mut groups) => {
+            let ending = set_up(&mut groups, interrupt, keeper)
+                .and_then(|()| all(settings, &groups, interrupt, keeper))
+                .map_or_else(|ending| ending, |()| Ending::Complete);
+            let cleaned = each_program(&groups, |group| {
+                execute::around("cleanup", group.plan.cleanup.as_ref(), &group.plan, None).map_err(failed_command)
             });
             match (ending, cleaned) {
                 (Ending::Complete, Err(ending)) => ending,
@@ -122,6 +127,26 @@ pub fn run(settings: &mut Settings<'_>, interrupt: &Interrupt, keeper: &mut dyn 
     }
 }
 
+/// Makes ready what the programs need, and leaves those out that can be and cannot run.
+fn set_up(groups: &mut Vec<Group<'_>>, interrupt: &Interrupt, keeper: &mut dyn Keeper) -> Result<(), Ending> {
+    let mut absent = Vec::new();
+    each_program(groups, |group| {
+        match execute::around("setup", group.plan.setup.as_ref(), &group.plan, Some(interrupt)) {
+            Err(execute::Ending::CommandFailed { problem }) if group.program.optional => {
+                keeper.left_out(&group.program.name, &problem);
+                absent.push(group.program.name.clone());
+                Ok(())
+            }
+            made => made.map_err(failed_command),
+        }
+    })?;
+    groups.retain(|group| !absent.contains(&group.program.name));
+    match groups.is_empty() && !absent.is_empty() {
+        true => Err(Unusable::new("all programs were left out", "install what their setup names").into()),
+        false => Ok(()),
+    }
+}
+
 fn all(
     settings: &mut Settings<'_>,
     groups: &[Group<'_>],
@@ -129,9 +154,6 @@ fn all(
     keeper: &mut dyn Keeper,
 ) -> Result<(), Ending> {
     let begin = Instant::now();
-    each_program(groups, |plan| {
-        execute::around("setup", plan.setup.as_ref(), plan, Some(interrupt)).map_err(failed_command)
-    })?;
     // The plain programs first: what does not run at all, or lacks its metric, is found now and not after a night.
     for group in groups {
         one_run(settings, group, 0, None, interrupt, keeper)?;
@@ -238,9 +260,11 @@ fn problem(plan: &one::Plan, sample: &Sample) -> Option<String> {
 
 fn plain_failed(key: &Key, problem: &str, sample: &Sample) -> Unusable {
     let mut what = format!("{} at {} nodes fails without lockswap: {problem}", key.program, key.nodes);
-    if let Some(tail) = &sample.stderr_tail {
-        what += "; it wrote to stderr:";
-        tail.lines().for_each(|line| what += &format!("\n    {line}"));
+    for (stream, tail) in [("stderr", &sample.stderr_tail), ("stdout", &sample.stdout_tail)] {
+        if let Some(tail) = tail {
+            what += &format!("; it wrote to {stream}:");
+            tail.lines().for_each(|line| what += &format!("\n    {line}"));
+        }
     }
     let remedy = match problem.contains("metric") {
         true => "check its metric in the plan against what it writes",
@@ -260,11 +284,11 @@ fn failed_command(ending: execute::Ending) -> Ending {
 }
 
 /// Does something once for each program.
-fn each_program(groups: &[Group<'_>], mut what: impl FnMut(&one::Plan) -> Result<(), Ending>) -> Result<(), Ending> {
+fn each_program(groups: &[Group<'_>], mut what: impl FnMut(&Group<'_>) -> Result<(), Ending>) -> Result<(), Ending> {
     let mut seen = None;
     for group in groups {
         if seen != Some(&group.program.name) {
-            what(&group.plan)?;
+            what(group)?;
         }
         seen = Some(&group.program.name);
     }
@@ -313,15 +337,17 @@ fn group<'a>(settings: &Settings<'a>, program: &'a Program, nodes: u32) -> Resul
         folder: program.folder.clone(),
     };
     let prefix: &[&str] = if settings.plan.interleave { &["numactl", "--interleave=all", "--"] } else { &[] };
-    let words = program.command.iter().map(|word| filled_in(word, nodes).into());
-    let args: Vec<OsString> = prefix.iter().map(OsString::from).chain(words).collect();
+    let args = |lock: &str| -> Vec<OsString> {
+        let words = program.command.iter().map(|word| filled_in(word, nodes).replace("{lock}", lock).into());
+        prefix.iter().map(OsString::from).chain(words).collect()
+    };
     let own = program.environment.iter().map(|(name, value)| (name.into(), Some(filled_in(value, nodes).into())));
     let own: Variables = own.collect();
     let plain: Variables = own.iter().cloned().chain((settings.environment)(BASELINE)?.1).collect();
     let variant = |lock: &str| -> Result<one::Variant, Unusable> {
         let (preloaded, envs) = (settings.environment)(lock)?;
         let envs = own.iter().cloned().chain(envs).collect();
-        let program_on = runner::Program { args: args.clone(), envs, folder: program.folder.clone() };
+        let program_on = runner::Program { args: args(lock), envs, folder: program.folder.clone() };
         Ok(one::Variant {
             load: program.load.as_ref().map(|(load, _)| shell(load, &plain)),
             prepare: program.prepare.as_ref().map(|prepare| shell(prepare, &plain)),
@@ -340,7 +366,13 @@ fn group<'a>(settings: &Settings<'a>, program: &'a Program, nodes: u32) -> Resul
         measures: program.quantities().into_iter().enumerate().map(measure).collect(),
         metrics: program.metrics.iter().map(|(_, metric)| metric.clone()).collect(),
         input: program.input.clone(),
+        keeps_output: true,
         ready: program.load.as_ref().map(|(_, ready)| ready.clone()),
+        window: program.window.as_ref().map(|window| Window {
+            after: window.after,
+            length: window.length,
+            count: shell(&window.count, &plain),
+        }),
         setup: around(&program.setup),
         cleanup: around(&program.cleanup),
         ..one::Plan::new(program.command.clone(), variants)
@@ -412,6 +444,7 @@ command = ['sh', '-c', '[ \"$SPEED\" != 9 ] || sleep 9']
     struct Log {
         runs: Vec<NewRun>,
         estimates: Vec<u64>,
+        left_out: Vec<String>,
         /// After so many runs nothing can be kept.
         full_after: Option<usize>,
     }
@@ -419,6 +452,9 @@ command = ['sh', '-c', '[ \"$SPEED\" != 9 ] || sleep 9']
     impl Keeper for Log {
         fn estimate(&mut self, runs: u64, _: Duration) {
             self.estimates.push(runs);
+        }
+        fn left_out(&mut self, program: &str, why: &str) {
+            self.left_out.push(format!("{program}: {why}"));
         }
         fn starting(&mut self, _: &Key) {}
         fn measured(&mut self, run: &NewRun, _: &[Quantity]) -> Result<(), Unusable> {
@@ -450,7 +486,9 @@ command = ['sh', '-c', '[ \"$SPEED\" != 9 ] || sleep 9']
         assert_eq!(rates, [25.0; 3]);
         let failed = log.runs.iter().find(|run| run.program == "one" && run.lock == "b").unwrap();
         assert_eq!(failed.problem.as_deref(), Some("exit status 1"));
-        assert!(failed.sample.as_deref().unwrap().contains("\"stderr_tail\":\"said\""));
+        let kept = failed.sample.as_deref().unwrap();
+        let expected = format!("\"stdout_tail\":\"rate={}9\",\"stderr_tail\":\"said\"", failed.nodes);
+        assert!(kept.contains(&expected), "{kept}");
         let hung = log.runs.iter().find(|run| run.program == "two" && run.lock == "b").unwrap();
         assert_eq!(hung.problem.as_deref(), Some("timed out after 2 s"));
         let orders: Vec<String> = names(&log.runs[3..15])
@@ -493,9 +531,57 @@ command = ['sh', '-c', '[ \"$SPEED\" != 9 ] || sleep 9']
         let mut log = Log::default();
         let Ending::Failed(why) = run(&mut settings(&plan), &Interrupt::on(&[]).unwrap(), &mut log) else { panic!() };
         let what =
-            "one at 1 nodes fails without lockswap: metric not found in the output; it wrote to stderr:\n    said";
+            "one at 1 nodes fails without lockswap: metric not found in the output; it wrote to stderr:\n    said\
+                    ; it wrote to stdout:\n    rate=15";
         assert_eq!(why.what, what);
         assert!(log.runs.is_empty());
+    }
+
+    #[test]
+    fn a_program_that_is_optional_is_left_out_where_it_cannot_be_set_up() {
+        let text = PLAN.replace("name = 'one'", "name = 'one'\noptional = true\nsetup = 'echo no library; exit 1'");
+        let mut log = Log::default();
+        let plan = plan(&text.replace("sleep 9", "exit 1"));
+        assert_eq!(run(&mut settings(&plan), &Interrupt::on(&[]).unwrap(), &mut log), Ending::Complete);
+        assert_eq!(log.left_out, ["one: the command of setup failed: exit status 1\n    no library"]);
+        assert!(log.runs.len() == 9 && log.runs.iter().all(|run| run.program == "two"), "{:?}", names(&log.runs));
+        let needed = self::plan(&text.replace("optional = true", ""));
+        let ending = run(&mut settings(&needed), &Interrupt::on(&[]).unwrap(), &mut log);
+        assert!(matches!(&ending, Ending::Failed(why) if why.what.ends_with("no library")), "{ending:?}");
+    }
+
+    #[test]
+    fn the_lock_can_stand_in_the_command() {
+        let text = "locks = ['a', 'bcd']\nrepetitions = 1\nwarmup = 0\n[[program]]\nname = 'p'\nnodes = [1]\n\
+                    command = ['sh', '-c', 'echo ${#1}', 'sh', '{lock}']\nmetric = { regex = '[0-9]+' }\n";
+        let mut log = Log::default();
+        let plan = plan(text);
+        assert_eq!(run(&mut settings(&plan), &Interrupt::on(&[]).unwrap(), &mut log), Ending::Complete);
+        log.runs.sort_by(|a, b| a.lock.cmp(&b.lock));
+        let lengths: Vec<f64> = log.runs.iter().map(|run| run.values[0]).collect();
+        assert_eq!(lengths, [1.0, 3.0, 7.0], "of a, bcd and pthread");
+    }
+
+    #[test]
+    fn only_a_window_of_a_server_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name).display().to_string();
+        let (up, hits) = (at("up"), at("hits"));
+        let text = format!(
+            "locks = ['a', 'c']\nrepetitions = 1\nwarmup = 0\n[[program]]\nname = 'server'\nnodes = [1]\n\
+             prepare = 'rm -f {up} {hits}'\ncommand = ['sh', '-c', ': > {up}; exec sleep 100']\nready = 'file:{up}'\n\
+             load = 'while :; do echo hit >> {hits}; sleep 0.01; done'\n\
+             window = {{ after = '200ms', length = '300ms', count = 'wc -l < {hits}' }}\n\
+             metric = {{ name = 'hits', regex = '[0-9]+', unit = '1/s' }}\n"
+        );
+        let plan = plan(&text);
+        let mut log = Log::default();
+        assert_eq!(run(&mut settings(&plan), &Interrupt::on(&[]).unwrap(), &mut log), Ending::Complete);
+        assert_eq!(log.runs.len(), 3);
+        for made in &log.runs {
+            assert_eq!(made.problem, None);
+            assert!(made.values[0] > 1.0 && made.values[0] <= 100.0, "{made:?}");
+        }
     }
 
     #[test]

@@ -470,6 +470,7 @@ mod tests {
             metrics: Vec::new(),
             exit: Exit::TimedOut { after_s: 2.5 },
             failure: None,
+            stdout_tail: None,
             stderr_tail: None,
         };
         let sample = Some(serde_json::to_string(&sample).unwrap());

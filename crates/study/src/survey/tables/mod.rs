@@ -1,12 +1,15 @@
-//! The tables of the paper's analysis, computed from one number for each cell.
+//! The tables: those of the paper's analysis, computed from one number for each cell, and those that look at single runs.
 
 mod changes;
 mod coverage;
+mod failures;
 mod harm;
 mod nodes;
+mod outliers;
 mod pairs;
 mod sensitivity;
 mod typical;
+mod verdicts;
 
 use super::grid::{At, Numbers};
 use super::sheet::Sheet;
@@ -46,6 +49,13 @@ pub fn all(machines: &[Numbers<'_>], wanted: &Wanted) -> Vec<Sheet> {
     }
     sheets.extend(changes::machines(machines, wanted));
     sheets
+}
+
+/// The tables of a machine that are made of its single runs and therefore have no intervals; of outliers and failures only
+/// where there are some.
+pub fn of_runs(numbers: &Numbers<'_>, programs: &[usize], tie: f64) -> Vec<Sheet> {
+    let verdicts = verdicts::sheet(numbers, programs, tie);
+    [Some(verdicts), outliers::sheet(numbers.grid, tie), failures::sheet(numbers.grid)].into_iter().flatten().collect()
 }
 
 /// One machine's numbers, and the programs that its tables are about.
