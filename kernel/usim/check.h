@@ -17,7 +17,8 @@ extern const struct order orders[], *order;
 extern unsigned long lockevents[];
 extern const char *const event_names[];
 extern u32 order_fair;	/* in units of 1 << 10 of the clock */
-extern int ron_pos;
+extern int ron_pos, *ron_route, ron_route_len;
+extern bool ron_array_key;
 
 void lock_init(lock_t *lock, u32 val);
 void lock_lock(lock_t *lock);
@@ -43,8 +44,10 @@ extern int nr_cpus;
 extern int cpu_nid[MAX_CPUS];
 extern bool weak;		/* stores may become visible late and out of order */
 extern u64 steps;		/* accesses so far */
+extern u64 sleeps;		/* calls of usim_sleep() so far */
 extern bool (*interrupt)(void);	/* called on the CPU before an access, or NULL; returns whether it did anything */
-extern void (*queued)(int cpu);	/* called when the CPU has made itself the tail of a queue, or NULL */
+/* Called when the CPU has made itself the tail of a queue, or is to write to an array that all share; or NULL. */
+extern void (*queued)(int cpu);
 extern bool clock_is_steps;	/* else it is world.clock */
 
 /* Prepares @n CPUs that run @program each. All is as after a boot. */

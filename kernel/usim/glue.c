@@ -14,12 +14,15 @@ const char *const event_names[] = {
 };
 u32 order_fair;
 DEFINE_PER_CPU_READ_MOSTLY(int, ron_pos);
+static int route[CONFIG_NR_CPUS];
+int *ron_route = route, ron_route_len;
 
 const struct order orders[] = {
 	{ "native", fifo_queued_spin_lock_slowpath },
 	{ "cna", cna_queued_spin_lock_slowpath },
 	{ "shfl", shfl_queued_spin_lock_slowpath },
 	{ "ron", ron_queued_spin_lock_slowpath },
+	{ "ron-array", ron_array_queued_spin_lock_slowpath },
 	{ NULL, NULL }
 };
 const struct order *order;
@@ -35,6 +38,3 @@ bool lock_try(struct qspinlock *lock) { return queued_spin_trylock(lock); }
 void lock_unlock(struct qspinlock *lock) { queued_spin_unlock(lock); }
 /* The owner and a CPU with the pending bit both had the lock and are done. */
 void lock_unlock_pending(struct qspinlock *lock) { usim_release(); WRITE_ONCE(lock->locked_pending, 0); }
-
-void section_enter(unsigned long *work) { ++*work; }
-void clock_tick(u64 *clock, u64 by) { *clock += by; }

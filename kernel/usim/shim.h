@@ -31,6 +31,12 @@ void usim_release(void);	/* the store that follows is a release */
 bool usim_cmpxchg(u32 *p, u32 *old, u32 new, bool release);
 u16 usim_xchg16(u16 *p, u16 new);
 u32 usim_fetch_or(u32 *p, u32 bits);
+/* For sleeping.c: full barriers all. */
+u32 usim_xchg(u32 *p, u32 new);
+void *usim_xchg_pointer(void **p, void *new);
+bool usim_cmpxchg_pointer(void **p, void **old, void *new);
+void usim_sleep(void);		/* until usim_wake() for this CPU; returns at once if that was before */
+void usim_wake(int cpu);
 void *usim_percpu(const volatile void *p, int cpu);
 
 #undef __always_inline
@@ -81,6 +87,12 @@ typedef struct { int counter; } atomic_t;
 #define DEFINE_PER_CPU_READ_MOSTLY(type, name) DEFINE_PER_CPU_ALIGNED(type, name)
 #define DECLARE_PER_CPU(type, name)		extern type name
 #define DECLARE_PER_CPU_READ_MOSTLY(type, name)	extern type name
+#define __cacheline_aligned	__attribute__((section("usim_shared"), aligned(64)))
+#define DECLARE_STATIC_KEY_FALSE(name)	extern bool name
+#define DEFINE_STATIC_KEY_FALSE(name)	bool name
+#define static_branch_unlikely(key)	(*(key))
+#define NR_CPUS			CONFIG_NR_CPUS
+#define virt_spin_lock(lock)	false
 #define per_cpu_ptr(p, cpu)	((__typeof__(p))usim_percpu(p, cpu))
 #define this_cpu_ptr(p)		per_cpu_ptr(p, usim_cpu())
 #define raw_cpu_read(x)		(*this_cpu_ptr(&(x)))

@@ -35,7 +35,7 @@ struct store {
 struct vcpu {
 	jmp_buf context;
 	char *sp;
-	bool done, spinning, changed, queued, next_is_release, pending_is_release;
+	bool done, spinning, changed, queued, next_is_release, pending_is_release, asleep, woken;
 	u16 epoch;
 	char *pending;	/* store that the program makes after this call */
 	u64 before;	/* what was there */
@@ -47,7 +47,7 @@ struct vcpu {
 struct world world;
 int nr_cpus, cpu_nid[MAX_CPUS];
 bool weak, clock_is_steps;
-u64 steps;
+u64 steps, sleeps;
 bool (*interrupt)(void);
 void (*queued)(int cpu);
 
@@ -61,6 +61,7 @@ static u64 random_state;
 static const char *doing = "";
 
 extern char __start_usim_section[], __stop_usim_section[];
+extern char __start_usim_shared[], __stop_usim_shared[];	/* __cacheline_aligned */
 
 int usim_cpu(void) { return self - vcpus; }
 int usim_nid(void) { return cpu_nid[self - vcpus]; }
@@ -90,9 +91,15 @@ void check(bool ok, const char *complaint, ...)
 
 /* --- memory --- */
 
+static bool in_shared_array(const char *p)
+{
+	return p >= __start_usim_shared && p < __stop_usim_shared;
+}
+
 static bool shared(const char *p)
 {
-	return (p >= (char *)&world && p < (char *)(&world + 1)) || (p >= percpu[0] && p < percpu[MAX_CPUS]);
+	return (p >= (char *)&world && p < (char *)(&world + 1)) || (p >= percpu[0] && p < percpu[MAX_CPUS]) ||
+	       in_shared_array(p);
 }
 
 static bool overlap(const char *a, int a_size, const char *b, int b_size)
@@ -215,6 +222,7 @@ void vcpu_boot(int n, void (*program)(int cpu))
 	memset(&world, 0, sizeof(world));
 	memset(vcpus, 0, sizeof(vcpus));
 	memset(percpu, 0, sizeof(percpu));
+	memset(__start_usim_shared, 0, __stop_usim_shared - __start_usim_shared);
 	steps = 0;
 	for (int i = 0; i < n; i++) {
 		static ucontext_t c;
@@ -308,6 +316,60 @@ u32 usim_fetch_or(u32 *p, u32 bits)
 	return old;
 }
 
+u32 usim_xchg(u32 *p, u32 new)
+{
+	u32 old;
+
+	atomic_point(p, sizeof(*p), true);
+	old = *p;
+	*p = new;
+	written(self);
+	return old;
+}
+
+void *usim_xchg_pointer(void **p, void *new)
+{
+	void *old;
+
+	atomic_point(p, sizeof(*p), true);
+	old = *p;
+	*p = new;
+	written(self);
+	self->queued = true;
+	if (queued)
+		queued(usim_cpu());
+	return old;
+}
+
+bool usim_cmpxchg_pointer(void **p, void **old, void *new)
+{
+	atomic_point(p, sizeof(*p), true);
+	if (*p != *old) {
+		*old = *p;
+		return false;
+	}
+	*p = new;
+	written(self);
+	return true;
+}
+
+void usim_sleep(void)
+{
+	maybe_interrupted();
+	commit_for(self, NULL, -1);
+	self->asleep = true;
+	sleeps++;
+	to_scheduler();
+	self->asleep = self->woken = false;
+}
+
+void usim_wake(int cpu)
+{
+	point();
+	commit_for(self, NULL, -1);
+	vcpus[cpu].woken = true;
+}
+
 /*
  * Nobody looks at a CPU's queue nodes as long as it is not queued, nor at its number of nodes in use: no other CPU has
  * to run between accesses to these. A CPU has left the queue when it counts that number down.
@@ -346,6 +408,8 @@ static void on_write(char *p, int size)
 		settle();
 	else
 		point();
+	if (queued && in_shared_array(p))
+		queued(usim_cpu());
 	self->pending = p;
 	self->pending_size = size;
 	self->pending_is_release = release;
@@ -364,6 +428,8 @@ ACCESS(1) ACCESS(2) ACCESS(4) ACCESS(8)
 
 static bool runnable(struct vcpu *v)
 {
+	if (v->asleep)
+		return v->woken;
 	if (v->spinning && v->changed)
 		v->spinning = false;
 	return !v->done && !v->spinning;
@@ -434,6 +500,7 @@ static void state_do(struct state *s, bool restore)
 	s->size = 0;
 	state_part(s, &world, sizeof(world), restore);
 	state_part(s, percpu, nr_cpus * sizeof(*percpu), restore);
+	state_part(s, __start_usim_shared, __stop_usim_shared - __start_usim_shared, restore);
 	for (int i = 0; i < nr_cpus; i++) {
 		state_part(s, &vcpus[i], offsetof(struct vcpu, buffer), restore);
 		state_part(s, vcpus[i].buffer, vcpus[i].stores * sizeof(struct store), restore);
