@@ -1,7 +1,7 @@
-//! A thread that is alone with the words that it increments: its core has their lines for itself, and nobody else waits
-//! for them or watches them. Until another thread comes to one of these lines, or this one loses its CPU, nobody can tell
-//! how far it has come. So one event stands for all increments but the last; they are made up for when it comes, or as
-//! many of them as there would have been when somebody comes between.
+//! A thread that is alone with the words that it increments: its core has their lines for itself, and nobody else
+//! waits for them or watches them. Until another thread comes to one of these lines, or this one loses its CPU, nobody
+//! can tell how far it has come. So one event stands for all increments but the last; they are made up for when it
+//! comes, or as many of them as there would have been when somebody comes between.
 
 use super::range::Step;
 use super::{Engine, NOBODY};
