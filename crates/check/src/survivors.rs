@@ -57,8 +57,27 @@ const LAST_LOOK: &str =
     "keeps a waiter from being missed by the last look before the lock is free, which would let others pass it: loom \
          sees no fairness, the explorer knows no weak orders";
 
+/// The queue word of `auto`, as a holder finds it empty.
+const LEFT_BY_HOLDERS: &str =
+    "needless as long as only holders leave the queue empty: the caller holds the lock, so that the hand-offs since then \
+         have ordered it behind that";
+
 /// All that is known.
 pub const EXPLAINED: &[Explained] = &[
+    Explained {
+        file: "auto/lock.rs",
+        item: "AutoLock::look",
+        order: Some("seat"),
+        change: Change::DropAcquire,
+        why: LEFT_BY_HOLDERS,
+    },
+    Explained {
+        file: "auto/lock.rs",
+        item: "AutoLock::calm_down_alone",
+        order: Some("enqueue"),
+        change: Change::DropAcquire,
+        why: LEFT_BY_HOLDERS,
+    },
     Explained {
         file: "flat/mutexee.rs",
         item: "MutexeeLock::unlock_contended",
