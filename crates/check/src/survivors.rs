@@ -79,6 +79,15 @@ pub const EXPLAINED: &[Explained] = &[
         why: LEFT_BY_HOLDERS,
     },
     Explained {
+        file: "auto/queue.rs",
+        item: "Node::take_out",
+        order: Some("enqueue"),
+        change: Change::DropRelease,
+        why: "orders two stores to the candidate's link, its own of null before that of a newcomer: else the newcomer is \
+             lost. It must come right after a sleeper, the last of the queue, has been set aside: three threads, of \
+             which one acquires twice, and more preemptions than the one up to which loom searches those",
+    },
+    Explained {
         file: "flat/mutexee.rs",
         item: "MutexeeLock::unlock_contended",
         order: Some("turn"),
