@@ -75,7 +75,7 @@ fn owner(line: &str) -> Option<&str> {
     } else {
         rest.strip_prefix("trait ")?
     };
-    subject.split(|c: char| !c.is_alphanumeric() && c != '_').next()
+    subject.trim_start().split(|c: char| !c.is_alphanumeric() && c != '_').next()
 }
 
 /// The names of the orders of the access at a line: those in the nearest comment `// ORDER(names): ...` before it, in

@@ -57,8 +57,36 @@ const LAST_LOOK: &str =
     "keeps a waiter from being missed by the last look before the lock is free, which would let others pass it: loom \
          sees no fairness, the explorer knows no weak orders";
 
+/// The queue word of `auto`, as a holder finds it empty.
+const LEFT_BY_HOLDERS: &str =
+    "needless as long as only holders leave the queue empty: the caller holds the lock, so that the hand-offs since then \
+         have ordered it behind that";
+
 /// All that is known.
 pub const EXPLAINED: &[Explained] = &[
+    Explained {
+        file: "auto/lock.rs",
+        item: "AutoLock::look",
+        order: Some("seat"),
+        change: Change::DropAcquire,
+        why: LEFT_BY_HOLDERS,
+    },
+    Explained {
+        file: "auto/lock.rs",
+        item: "AutoLock::calm_down_alone",
+        order: Some("enqueue"),
+        change: Change::DropAcquire,
+        why: LEFT_BY_HOLDERS,
+    },
+    Explained {
+        file: "auto/queue.rs",
+        item: "Node::take_out",
+        order: Some("enqueue"),
+        change: Change::DropRelease,
+        why: "orders two stores to the candidate's link, its own of null before that of a newcomer: else the newcomer is \
+             lost. It must come right after a sleeper, the last of the queue, has been set aside: three threads, of \
+             which one acquires twice, and more preemptions than the one up to which loom searches those",
+    },
     Explained {
         file: "flat/mutexee.rs",
         item: "MutexeeLock::unlock_contended",

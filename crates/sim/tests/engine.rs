@@ -381,7 +381,15 @@ fn increments_in_one_operation_are_those_one_by_one() {
     let at_once = |words: &[Number], times: u64| Sim::increment_each(words, times, |word| &word.0);
     let slow_lines = [("core.store_buffer", "1"), ("latency.cluster.big", "400")];
     let slices = [("scheduler.slice", "2000"), ("scheduler.start", "0")];
-    for (changes, threads) in [(&[][..], 1), (&[], 8), (&slow_lines, 8), (&slices, 24)] {
+    for (changes, threads, longer) in [
+        (&[][..], 1, 1),
+        (&[], 8, 1),
+        (&slow_lines, 8, 1),
+        (&slices, 24, 1),
+        (&[], 1, 20),
+        (&[], 8, 20),
+        (&slices, 24, 20),
+    ] {
         let run = |increment: &(dyn Fn(&[Number], u64) + Sync)| {
             let machine = machine("apple-m1", changes);
             let words: Vec<Number> = (0..12).map(|_| Number(AtomicInt::new(0))).collect();
@@ -392,7 +400,7 @@ fn increments_in_one_operation_are_those_one_by_one() {
                     for round in 0..20 {
                         Sim::compute(10 * number as u64);
                         let from = (number + round) % 8;
-                        increment(&words[from..], 3 * (number as u64 % 5) * (round as u64 % 3));
+                        increment(&words[from..], 3 * (number as u64 % 5) * (round as u64 % 3) * longer);
                     }
                     now()
                 };

@@ -94,6 +94,7 @@ impl Engine {
     /// Ends a load whose line has come.
     #[inline]
     pub(super) fn end_load(&mut self, place: Place, Fetch(line): Fetch) -> u64 {
+        self.come_to(line);
         self.has_come(place, self.value(line, place));
         self.loaded(line, place)
     }
@@ -193,6 +194,7 @@ pub fn update(place: Place, f: impl FnOnce(u64) -> Option<u64>) -> u64 {
         settle();
     }
     let engine = self::engine();
+    engine.come_to(index);
     let core = engine.core();
     let served = !engine.may_use(index, core);
     let waited = served && wait_to_write(index);
@@ -246,6 +248,7 @@ pub fn touch(start: usize, bytes: usize, write: bool) {
             }
         }
         let engine = self::engine();
+        engine.come_to(index);
         engine.now = engine.usable(index, engine.threads[engine.current as usize].cpu, engine.now);
         if write && engine.lines[index].owner != core && engine.is_free_for(index, core) {
             // The store waits in the buffer for its line.

@@ -19,6 +19,8 @@ pub struct Line {
     pub served: u32,
     /// The CPU that has written last.
     writer: u32,
+    /// The thread that is alone with it.
+    pub(super) alone: u32,
     /// The node whose directory keeps the line.
     pub(super) home: u32,
     /// Others have to wait that long.
@@ -55,6 +57,7 @@ impl Line {
             owner: NOBODY,
             copies: CoreSet::default(),
             clusters: 0,
+            alone: NOBODY,
             home,
             busy_until: 0,
             arrives: 0,
@@ -97,6 +100,14 @@ impl Engine {
     /// The line of `address`, numbered in the order of first touches.
     #[inline]
     pub fn line_of(&mut self, address: usize) -> usize {
+        let index = self.number_of_line(address);
+        self.come_to(index);
+        index
+    }
+
+    /// The same where nobody comes to the line.
+    #[inline]
+    pub(super) fn number_of_line(&mut self, address: usize) -> usize {
         let key = address >> self.machine.costs.line;
         let slot = self.recent[key % super::RECENT];
         if slot.0 == key {

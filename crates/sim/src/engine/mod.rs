@@ -4,6 +4,7 @@
 //! lets all earlier events happen. So a run depends on the machine, the program and the seed alone.
 
 pub mod access;
+mod alone;
 pub mod cores;
 mod events;
 pub mod memory;

@@ -44,6 +44,19 @@ impl Ahead {
         self.pointers.iter().map(known).fold(self.since, Ps::max)
     }
 
+    /// Comes to so many lines that are here, to the first at `first`, and to each further one `apart` later.
+    pub fn come_to(&mut self, lines: u64, first: Ps, apart: Ps) {
+        const ROUND: u64 = WINDOW as u64 + 1;
+        let left = ROUND - u64::from(self.accesses);
+        if lines < left {
+            self.accesses += lines as u32;
+            return;
+        }
+        let since_last = (lines - left) % ROUND;
+        self.begin(first + (lines - since_last - 1) * apart);
+        self.accesses = since_last as u32;
+    }
+
     /// A line has come with `value`, from `place`: addresses may be computed from it.
     fn came(&mut self, place: Place, value: u64, now: Ps) {
         if place.bytes == 8 {

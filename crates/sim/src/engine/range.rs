@@ -3,6 +3,7 @@
 //! Each word is loaded and stored as by [`super::access`].
 
 use super::access::Fetch;
+use super::alone::Alone;
 use super::{engine, Engine};
 use crate::coroutines::leave;
 use crate::word::Place;
@@ -15,17 +16,19 @@ pub struct Range {
     /// The distance of the words, bytes.
     stride: usize,
     /// How many words there are.
-    words: usize,
+    pub words: usize,
     /// The number of the next one.
     next: usize,
     /// How many increments remain.
-    left: u64,
-    step: Step,
+    pub left: u64,
+    pub(super) step: Step,
+    /// If one event stands for the next ones.
+    pub alone: Option<Alone>,
 }
 
 /// With what a word goes on.
 #[derive(Clone, Copy, Default)]
-enum Step {
+pub(super) enum Step {
     /// It is loaded.
     #[default]
     Load,
@@ -40,8 +43,16 @@ enum Step {
 }
 
 impl Range {
-    fn place(&self) -> Place {
-        Place { address: self.first.address + self.next * self.stride, ..self.first }
+    /// The word that comes after so many others.
+    pub fn place(&self, others: usize) -> Place {
+        let number = self.next + others;
+        let number = if number < self.words { number } else { number - self.words };
+        Place { address: self.first.address + number * self.stride, ..self.first }
+    }
+
+    /// How many words are left to increment; [`Self::place`] gives them.
+    pub fn distinct(&self) -> usize {
+        self.words.min(self.left as usize)
     }
 
     /// Goes on to the next word.
@@ -53,6 +64,12 @@ impl Range {
             self.next = 0;
         }
     }
+
+    /// So many words have been incremented.
+    pub fn skip(&mut self, increments: u64) {
+        self.left -= increments;
+        self.next = (self.next + (increments % self.words as u64) as usize) % self.words;
+    }
 }
 
 /// Increments `words` words, which are `stride` bytes from each other, one after the other and again from the first,
@@ -60,7 +77,7 @@ impl Range {
 pub fn increment(first: Place, (stride, words): (usize, usize), times: u64) {
     if words > 0 {
         let engine = engine();
-        engine.me().range = Range { first, stride, words, next: 0, left: times, step: Step::Load };
+        engine.me().range = Range { first, stride, words, left: times, ..Range::default() };
         if !engine.increments() {
             leave();
         }
@@ -70,11 +87,17 @@ pub fn increment(first: Place, (stride, words): (usize, usize), times: u64) {
 impl Engine {
     /// Goes on with the words that the current thread increments; whether none is left.
     pub(super) fn increments(&mut self) -> bool {
+        self.ends_alone(self.current);
         while self.me().range.left > 0 {
-            let place = self.me().range.place();
-            if matches!(self.me().range.step, Step::Load) && self.increments_own(place) {
-                self.me().range.advance();
-                continue;
+            let place = self.me().range.place(0);
+            if matches!(self.me().range.step, Step::Load) {
+                if self.is_left_alone() {
+                    return false;
+                }
+                if self.increments_own(place) {
+                    self.me().range.advance();
+                    continue;
+                }
             }
             match self.step(place, self.threads[self.current as usize].range.step) {
                 Ok(()) => self.me().range.advance(),

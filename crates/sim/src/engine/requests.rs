@@ -52,26 +52,41 @@ impl Engine {
 
     /// Puts a request of a thread into the queue of a line.
     pub(super) fn enqueue(&mut self, index: usize, thread: u32, sort: Sort) {
-        let Thread { core, token, .. } = self.threads[thread as usize];
-        self.join(index, thread, core, sort, token, 0);
+        let request = self.request(index, thread, sort, 0);
+        let queue = &mut self.lines[index].queue;
+        queue.insert(queue.partition_point(|other| other.arrives <= request.arrives), request);
         self.announce_line(index);
     }
 
-    /// Puts a request that is made after `delay` in its place in the queue: the home of the line is farther from some.
-    pub(super) fn join(&mut self, index: usize, thread: u32, core: u32, sort: Sort, token: u32, delay: Ps) {
-        let line = &mut self.lines[index];
+    /// A request that is made after `delay`; the home of the line is farther from some.
+    fn request(&self, index: usize, thread: u32, sort: Sort, delay: Ps) -> Request {
+        let Thread { core, token, .. } = self.threads[thread as usize];
         let made = self.now + delay;
-        let arrives = made + self.machine.way_to_node(core, line.home);
-        let place = line.queue.partition_point(|request| request.arrives <= arrives);
-        line.queue.insert(place, Request { thread, core, sort, made, arrives, token });
+        let arrives = made + self.machine.way_to_node(core, self.lines[index].home);
+        Request { thread, core, sort, made, arrives, token }
+    }
+
+    /// Puts the request of a thread that watches a line, which it makes after `delay`, behind the queue; [`Self::sort`] puts
+    /// it in its place.
+    pub(super) fn join(&mut self, index: usize, thread: u32, delay: Ps) {
+        let request = self.request(index, thread, Sort::Reread, delay);
+        self.lines[index].queue.push(request);
+    }
+
+    /// Puts the queue of a line in order. Those that arrive at one time stay as they are.
+    pub(super) fn sort(&mut self, index: usize) {
+        self.lines[index].queue.sort_by_key(|request| request.arrives);
+        self.announce_line(index);
     }
 
     /// If requests wait for a line, the next one is served when the line is free.
     pub(super) fn announce_line(&mut self, index: usize) {
         let line = &mut self.lines[index];
         let free = line.busy_until.max(self.now);
-        let waits = line.chosen.is_some() || line.queue.iter().any(|request| request.made <= free);
-        let first = if waits { Some(free) } else { line.queue.iter().map(|request| request.made).min() };
+        let first = match line.chosen {
+            Some(_) => Some(free),
+            None => line.queue.iter().map(|request| request.made).min().map(|made| made.max(free)),
+        };
         let Some(at) = first.filter(|at| *at < line.announced) else { return };
         line.announced = at;
         self.events.push(at, Kind::Line, index as u32, 0);

@@ -127,6 +127,9 @@ impl Engine {
     /// Takes the CPU from a thread.
     fn switch_out(&mut self, thread: u32) -> u32 {
         self.set_load(thread as usize, Load::None);
+        if let Some(at) = self.ends_alone(thread) {
+            self.threads[thread as usize].event_at = Some(at);
+        }
         let now = self.now;
         let state = &mut self.threads[thread as usize];
         state.on_cpu = false;

@@ -1,7 +1,6 @@
 //! Waits that spin: the lines that a condition has read are watched, and the thread rests until one of them changes hands.
 
 use super::events::Kind;
-use super::requests::Sort;
 use super::{engine, look_ahead_anew, pass, schedule, settle, Doing, Engine, Load, Thread};
 use crate::coroutines::leave;
 use crate::machine::Ps;
@@ -118,17 +117,16 @@ impl Engine {
             }
             if thread.is_reader() {
                 // All it will do is read this line again, at its next look: once per pause.
-                let core = thread.core;
                 let gone = at.saturating_sub(self.lines[index].way);
                 let look = (gone + self.random.below(pause + 1)).saturating_sub(self.now);
-                self.join(index, number, core, Sort::Reread, token, look);
+                self.join(index, number, look);
             } else {
                 let at = at.max(thread.not_before) + self.random.below(pause);
                 self.wake_watcher(number, at);
             }
         }
         self.lines[index].watchers = watchers;
-        self.announce_line(index);
+        self.sort(index);
     }
 
     /// Notes that the condition under evaluation depends on a line.
