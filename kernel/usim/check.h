@@ -61,6 +61,12 @@ void check(bool ok, const char *complaint, ...) __attribute__((format(printf, 2,
 void vcpu_random(u64 seed, int burst, u64 max_steps);
 /* All choices, up to @max states. Returns the number of states; *all: whether these were all. */
 u64 vcpu_all(u64 max, bool *all, void (*at_end)(void));
+/*
+ * Runs the CPUs, in the order of their numbers, until each is done or waits for another one to write something. What the
+ * caller has written since it was called before may let them go on.
+ */
+void vcpu_rest(void);
 u64 random_below(u64 n);
+void random_seed(u64 seed);
 
 #endif

@@ -59,6 +59,7 @@ static ucontext_t scheduler_start;
 static void (*program_of_all)(int cpu);
 static u64 random_state;
 static const char *doing = "";
+static bool may_rest;	/* it is no error that all CPUs wait */
 
 extern char __start_usim_section[], __stop_usim_section[];
 extern char __start_usim_shared[], __stop_usim_shared[];	/* __cacheline_aligned */
@@ -73,6 +74,11 @@ u64 random_below(u64 n)
 	random_state ^= random_state >> 7;
 	random_state ^= random_state << 17;
 	return random_state % n;
+}
+
+void random_seed(u64 seed)
+{
+	random_state = seed * 0x9e3779b97f4a7c15 + 1;
 }
 
 void check(bool ok, const char *complaint, ...)
@@ -448,7 +454,7 @@ static int choices(int *choice)
 			if (may_commit(&vcpus[i], k))
 				choice[n++] = MAX_CPUS + i * BUFFER_SIZE + k;
 	}
-	check(n || !left, "%d CPUs wait forever", left);
+	check(n || !left || may_rest, "%d CPUs wait forever", left);
 	return n;
 }
 
@@ -465,7 +471,7 @@ void vcpu_random(u64 seed, int burst, u64 max_steps)
 	static int choice[MAX_CPUS * (BUFFER_SIZE + 1)];
 	int n, cpu;
 
-	random_state = seed * 0x9e3779b97f4a7c15 + 1;
+	random_seed(seed);
 	doing = ", at random";
 	while ((n = choices(choice))) {
 		check(steps < max_steps, "no end");
@@ -474,6 +480,18 @@ void vcpu_random(u64 seed, int burst, u64 max_steps)
 		while (cpu < MAX_CPUS && runnable(&vcpus[cpu]) && random_below(burst))
 			run(&vcpus[cpu]);
 	}
+}
+
+void vcpu_rest(void)
+{
+	static int choice[MAX_CPUS * (BUFFER_SIZE + 1)];
+
+	doing = ", from rest to rest";
+	may_rest = true;
+	written(NULL);
+	while (choices(choice))
+		take(choice[0]);
+	may_rest = false;
 }
 
 /*
