@@ -1,5 +1,6 @@
-/* lockswap.h - marks the epochs of a program: stretches of code, a request for instance, that should take no longer than
- * a target.
+/* lockswap.h - what a program can tell lockswap: its epochs, and which lock each of its mutexes is to have.
+ *
+ * Epochs are stretches of code, a request for instance, that should take no longer than a target.
  *
  *     lockswap_epoch_start(5);
  *     ... locks are taken and released here ...
@@ -12,14 +13,24 @@
  * Ids are numbers of your choice, one for each sort of epoch; every thread runs its own epochs. Epochs may be nested; the
  * innermost one counts. An end without a start, and a start without an end, do no harm.
  *
+ * A mutex gets its lock with
+ *
+ *     lockswap_mutex_choose(&mutex, "cna");
+ *
+ * before threads use it, under `lockswap run --profile FILE -- PROGRAM`, if a rule of FILE names the lock or its `locks`
+ * does (docs/profile.md).
+ *
  * C89 with inline functions, C99 and later, C++98 and later; GCC and Clang on Linux. Elsewhere the marks are empty.
  */
 #ifndef LOCKSWAP_H
 #define LOCKSWAP_H
 
+#include <errno.h>
 #include <stdint.h>
 
 #if defined(__linux__) && defined(__GNUC__)
+
+#include <pthread.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -32,11 +43,12 @@ struct lockswap_found_ {
     void *start;
     void *end;
     void *percentile;
+    void *choose; /* null in libraries that do not have it yet */
 };
 #ifdef __cplusplus
 extern struct lockswap_found_ lockswap_found_ __attribute__((weak, visibility("hidden")));
 #endif
-struct lockswap_found_ lockswap_found_ __attribute__((weak, visibility("hidden"))) = {0, 0, 0, 0};
+struct lockswap_found_ lockswap_found_ __attribute__((weak, visibility("hidden"))) = {0, 0, 0, 0, 0};
 
 /* dlsym and dlerror where the C library has them: they are null in a static program, and in one that was linked with a
  * glibc before 2.34 and without -ldl. (A weak reference to lockswap's own functions would be resolved to null for ever by
@@ -51,7 +63,12 @@ __attribute__((cold, noinline, unused)) static int lockswap_look_up_(void) {
         void *start = lockswap_dlsym_(0, "lockswap_epoch_start");
         void *end = lockswap_dlsym_(0, "lockswap_epoch_end");
         void *percentile = lockswap_dlsym_(0, "lockswap_epoch_percentile");
+        void *choose = lockswap_dlsym_(0, "lockswap_mutex_choose");
+        if (!choose) {
+            lockswap_dlerror_(); /* as below */
+        }
         if (start && end && percentile) {
+            __atomic_store_n(&lockswap_found_.choose, choose, __ATOMIC_RELAXED);
             __atomic_store_n(&lockswap_found_.start, start, __ATOMIC_RELAXED);
             __atomic_store_n(&lockswap_found_.end, end, __ATOMIC_RELAXED);
             __atomic_store_n(&lockswap_found_.percentile, percentile, __ATOMIC_RELAXED);
@@ -109,6 +126,18 @@ static __inline__ void lockswap_epoch_percentile(int id, double percentile) {
     }
 }
 
+/* Gives a mutex this lock, written as for `lockswap run --lock`. The mutex is initialised, and no other thread uses it
+ * meanwhile. Returns 0; EINVAL if there is no such lock, if the process was not started with a profile that names it, or if
+ * the mutex is robust, shared, or knows priorities; EBUSY if it is held; ENOSYS without lockswap, and nothing has changed. */
+static __inline__ int lockswap_mutex_choose(pthread_mutex_t *mutex, const char *lock) {
+    union {
+        void *address;
+        int (*call)(pthread_mutex_t *, const char *);
+    } found;
+    found.address = lockswap_is_preloaded() ? __atomic_load_n(&lockswap_found_.choose, __ATOMIC_RELAXED) : 0;
+    return found.address ? found.call(mutex, lock) : ENOSYS;
+}
+
 #ifdef __cplusplus
 }
 #endif
@@ -124,6 +153,7 @@ LOCKSWAP_EMPTY_ int lockswap_is_preloaded(void) { return 0; }
 LOCKSWAP_EMPTY_ void lockswap_epoch_start(int id) { (void)id; }
 LOCKSWAP_EMPTY_ void lockswap_epoch_end(int id, uint64_t slo_ns) { (void)id, (void)slo_ns; }
 LOCKSWAP_EMPTY_ void lockswap_epoch_percentile(int id, double percentile) { (void)id, (void)percentile; }
+LOCKSWAP_EMPTY_ int lockswap_mutex_choose(void *mutex, const char *lock) { return (void)mutex, (void)lock, ENOSYS; }
 
 #endif
 #endif

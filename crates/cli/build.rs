@@ -33,7 +33,7 @@ fn main() {
 fn build() -> PathBuf {
     let crates = variable_path("CARGO_MANIFEST_DIR").join("..");
     let workspace = crates.join("..");
-    for part in ["preload", "locks", "records", "topology", "platform"] {
+    for part in ["preload", "locks", "profile", "records", "topology", "platform"] {
         println!("cargo::rerun-if-changed={}", crates.join(part).display());
     }
     for manifest in ["Cargo.toml", "Cargo.lock"] {

@@ -187,3 +187,18 @@ fn the_locks_are_kept_to_one_executable() {
     let stats = std::fs::read_to_string(&file).expect("statistics");
     assert!(stats.contains("\"processes\":0"), "{stats}");
 }
+
+/// Each acquisition and each wait is noted, with a copy of its stack, and all functions do what they should. Left out are
+/// those that look at the memory of the process, of which what is noted takes some.
+#[cfg(feature = "long")]
+#[test]
+fn c_driver_while_it_is_traced() {
+    let Some(driver) = driver() else { return };
+    let listed = run_with_timeout(Command::new(&driver).arg("--list"), LIMIT);
+    let names = listed.stdout.split_whitespace().filter(|name| !name.starts_with("first_use_same_addresses"));
+    let mut command = Command::new(lockswap());
+    command.args(["trace", "--lock", "auto", "--spacing", "0ms", "--"]).arg(&driver).args(names);
+    let outcome = run_with_timeout(command.env(SUB_TEST.0, SUB_TEST.1), LIMIT);
+    verdict(&outcome).unwrap_or_else(|error| panic!("{error}"));
+    assert!(outcome.stderr.contains("Where to look first"), "{}", outcome.stderr);
+}

@@ -9,6 +9,7 @@ mod regret;
 mod session;
 mod simulator;
 mod single;
+mod trace;
 mod workloads;
 
 use crate::duration;
@@ -88,6 +89,8 @@ enum What {
     Oversub(workloads::OversubArgs),
     /// The pthread functions on a lock next to the same lock called directly: the price of interposition
     Direct,
+    /// The pthread functions on a lock next to the same lock while it is traced: the price of lockswap trace
+    Trace,
     /// Threads that count under one lock
     Counter(workloads::CounterArgs),
     /// A key-value map, an AVL tree, under one lock (CNA paper, section 7.1.1)
@@ -132,6 +135,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         Some(What::Uncontended) => single::run(common, Part::Uncontended),
         Some(What::Contended) => single::run(common, Part::Contended),
         Some(What::Direct) => single::run(common, Part::Direct),
+        Some(What::Trace) => trace::run(common),
         Some(What::Oversub(args)) => workloads::oversub(&args, common),
         Some(What::Counter(args)) => workloads::counter(&args, common),
         Some(What::Kv(args)) => workloads::kv(&args, common),
@@ -229,7 +233,15 @@ fn locks(role: Role, wanted: &[String], baselines: &[&str], standard: &[&str]) -
 }
 
 /// Variables of our own environment that must not change what is measured.
-const STRAY: [&str; 4] = ["LOCKSWAP_STATS", "LOCKSWAP_LATENCIES", "LOCKSWAP_SLO", "LOCKSWAP_ONLY"];
+const STRAY: [&str; 7] = [
+    "LOCKSWAP_STATS",
+    "LOCKSWAP_LATENCIES",
+    "LOCKSWAP_SLO",
+    "LOCKSWAP_ONLY",
+    "LOCKSWAP_TRACE",
+    "LOCKSWAP_WHATIF",
+    "LOCKSWAP_PROFILE",
+];
 
 /// What puts a process on `lock`; the interposed baseline, and what plays no role, stay glibc's.
 fn environment(role: Role, lock: &str) -> Result<Environment, UserError> {

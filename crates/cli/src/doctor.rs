@@ -48,7 +48,7 @@ pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
 fn attempt() -> io::Result<Command> {
     let mut attempt = Command::new(std::env::current_exe()?);
     attempt.arg(child::LOADED);
-    selection::VARIABLES.iter().chain(&["LOCKSWAP_ONLY"]).for_each(|name| {
+    selection::VARIABLES.iter().chain(&["LOCKSWAP_ONLY", "LOCKSWAP_PROFILE"]).for_each(|name| {
         attempt.env_remove(name);
     });
     Ok(attempt)

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod advise;
 mod asl;
 mod bench;
 mod compare;
@@ -17,6 +18,7 @@ mod only;
 mod outputs;
 mod picture;
 mod preload_path;
+mod profile;
 mod regret;
 mod run;
 mod selection;
@@ -25,8 +27,10 @@ mod sim;
 mod slo;
 mod study;
 mod terminal;
+mod top;
 mod topo;
 mod torture;
+mod trace;
 mod usage;
 
 use std::process::ExitCode;
@@ -47,6 +51,9 @@ Examples:
   lockswap compare                          a built-in workload on several locks
   lockswap compare -- ./program --threads 8 a program of yours on several locks
   lockswap run --lock mcs_stp -- ./server   a program of yours on one lock
+  lockswap trace -- ./server                which locks it waits for, and who holds them
+  lockswap advise -- ./server               which lock each mutex should have, if any helps
+  lockswap top --pid PID                    the same, live, of a program that lockswap run has started
   lockswap slo --epoch 5 --from 10us --to 1ms -- ./program
                                             a latency target for one of its epochs
   lockswap topo --measure                   what this machine is like, and the best route for RON
@@ -57,6 +64,9 @@ enum Command {
     Run(run::RunArgs),
     Compare(compare::CompareArgs),
     Slo(slo::SloArgs),
+    Trace(trace::TraceArgs),
+    Top(top::TopArgs),
+    Advise(advise::AdviseArgs),
     List(list::ListArgs),
     Doctor(doctor::DoctorArgs),
     Topo(topo::TopoArgs),
@@ -98,6 +108,9 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Slo(args) => slo::run(args),
+        Command::Trace(args) => trace::run(args),
+        Command::Top(args) => top::run(&args),
+        Command::Advise(args) => advise::run(&args),
         Command::List(args) => list::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Topo(args) => topo::run(args),

@@ -22,7 +22,7 @@ Examples:
 
 Environment of the library:
   LOCKSWAP_LOCK=ID      lock for mutexes, with its parameters, as in
-                        asl:max-window=1ms       [default: futex]
+                        asl:max-window=1ms       [default: auto]
   LOCKSWAP_RWLOCK=ID    lock for rwlocks         [default: rw-futex]
   LOCKSWAP_SPIN=ID      lock for spinlocks       [default: ttas]
   LOCKSWAP_TOPOLOGY=2x1 nodes x CPUs per node    [default: the machine's]
@@ -42,6 +42,10 @@ Environment of the library:
                         trip through a sleep, for locks whose waiters sleep after
                         a fixed time (mcs_stp) [default: 500; lockswap run and
                         all commands that measure find it out]
+  LOCKSWAP_TRACE=ready  lets 'lockswap trace --pid' and 'lockswap top' trace the
+                        program while it runs; LOCKSWAP_TRACE=probes: for
+                        SystemTap, bcc and bpftrace, the probes that glibc may
+                        have [default: off; lockswap run says ready]
   LOCKSWAP_VERBOSE=1    what was chosen, and notes about fallbacks, on stderr")]
 pub struct PreloadPathArgs {}
 
@@ -49,4 +53,19 @@ pub struct PreloadPathArgs {}
 pub fn run(_: PreloadPathArgs) -> anyhow::Result<ExitCode> {
     terminal::print(&format!("{}\n", library::unpack()?.path.display()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PreloadPathArgs;
+    use lockswap_locks::registry::Role;
+
+    #[test]
+    fn help_names_the_default_locks() {
+        let command = <PreloadPathArgs as clap::Args>::augment_args(clap::Command::new("preload-path"));
+        let help = command.get_after_help().expect("there is one").to_string();
+        for role in [Role::Mutex, Role::RwLock, Role::Spin] {
+            assert!(help.contains(&format!("[default: {}]", role.default_id())), "{role:?}: {help}");
+        }
+    }
 }

@@ -8,6 +8,7 @@ use std::process::{Child, ExitCode, ExitStatus};
 use std::time::Duration;
 
 use lockswap_carry::Watch;
+use lockswap_locks::registry::Role;
 use lockswap_study::counting::Counting;
 use lockswap_study::export::OutputFile;
 use lockswap_study::run_summary::Stats;
@@ -22,7 +23,8 @@ use signal_hook::low_level::siginfo::Cause;
 use crate::asl::{slo, slo_variable, AslArgs, Slo};
 use crate::error::{UserError, USAGE};
 use crate::only::OnlyArgs;
-use crate::selection::Selection;
+use crate::profile::{Profile, ProfileArgs};
+use crate::selection::{self, Selection, INTERPOSED, PLAIN};
 
 /// Runs a program on the locks of your choice.
 #[derive(clap::Args)]
@@ -52,18 +54,18 @@ Examples:
   lockswap run --lock pthread --rwlock rw-futex -- ./program
   lockswap run --lock mcs_stp --only server -- ./start-server.sh
   lockswap run --lock asl:fifo=ticket --slo 5=50us -- ./program
+  lockswap run --profile locks.toml --summary -- ./program
   lockswap run --lock ticket --stats-json stats.json -- ./program"
 )]
 pub struct RunArgs {
-    /// Lock for mutexes (`lockswap list` names them) [default: futex]
-    #[arg(short = 'l', long, value_name = "ID")]
+    #[arg(short = 'l', long, value_name = "ID", help = format!("Lock for mutexes (`lockswap list` names them) [default: {}]", Role::Mutex.default_id()))]
     lock: Option<String>,
-    /// Lock for rwlocks [default: rw-futex]
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", help = format!("Lock for rwlocks [default: {}]", Role::RwLock.default_id()))]
     rwlock: Option<String>,
-    /// Lock for spinlocks [default: ttas]
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", help = format!("Lock for spinlocks [default: {}]", Role::Spin.default_id()))]
     spin: Option<String>,
+    #[command(flatten)]
+    profile: ProfileArgs,
     #[command(flatten)]
     only: OnlyArgs,
     #[command(flatten)]
@@ -83,20 +85,37 @@ pub struct RunArgs {
 }
 
 /// Status when lockswap itself fails, as with `env` and `timeout`.
-const OWN_FAILURE: u8 = 125;
+pub const OWN_FAILURE: u8 = 125;
 
 /// Signals passed on to the program.
-const FORWARDED: [i32; 6] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGINT, SIGQUIT];
+pub const FORWARDED: [i32; 6] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGINT, SIGQUIT];
 
 /// Runs `lockswap run`.
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
-    let selection = Selection::named(args.asl.choose(args.lock)?, args.rwlock, args.spin)?;
-    check_asl(&selection, &args.slo)?;
+    let mut selection = Selection::named(args.asl.choose(args.lock)?, args.rwlock, args.spin)?;
+    let [lock, ..] = selection.ids();
+    let profile = args.profile.read(&selection::read(Role::Mutex, &lock)?, &args.command[0])?;
+    // The library has to be there for the others.
+    if profile.is_some() && selection.lock.as_deref() == Some(PLAIN) {
+        selection.lock = Some(INTERPOSED.into());
+    }
+    check_asl(&selection, profile.as_ref(), &args.slo)?;
     let mut envs = selection.environment().map_err(|e| e.with_status(OWN_FAILURE))?;
+    if let Some(profile) = &profile {
+        let locks: Vec<String> = profile.locks().iter().map(ToString::to_string).collect();
+        envs.extend(selection::spins_before_park(locks.iter().map(|lock| (Role::Mutex, lock.as_str()))));
+        envs.push(profile.variable());
+    }
     envs.extend(args.only.variable()?);
     envs.extend(Some(&args.slo).filter(|slos| !slos.is_empty()).map(|slos| slo_variable(slos)));
+    // Nothing runs in the program for it, see docs/trace.md.
+    if std::env::var_os("LOCKSWAP_TRACE").is_none() {
+        lockswap_trace::attach::sweep();
+        envs.push(("LOCKSWAP_TRACE".into(), Some("ready".into())));
+    }
     let mut program = Program { args: args.command, envs, ..Program::default() };
-    let watch = selection.asks().any_place().then(Watch::begin).flatten();
+    let asks = profile.as_ref().map_or(selection.asks(), |profile| selection.asks().and(profile.asks()));
+    let watch = asks.any_place().then(Watch::begin).flatten();
     if let Some(note) = watch.as_ref().and_then(|watch| kinds_note(&selection, watch)) {
         // A closed stderr must not keep the program from running.
         let _ = writeln!(io::stderr(), "note: {note}");
@@ -126,6 +145,10 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let status = wait(&mut child, &mut signals)?;
     let Some(counting) = counting else { return end_as(status) };
     let stats = Stats::read(selection.ids(), selection.is_plain(), counting.counters(), &counting.latencies()?)?;
+    let stats = match profile {
+        Some(profile) => stats.with_rules(profile.rules, counting.counters())?,
+        None => stats,
+    };
     drop(counting);
     if args.summary {
         // A closed stderr must not change how the program's end is reported.
@@ -138,12 +161,13 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Refuses targets for a lock that has none.
-fn check_asl(selection: &Selection, slos: &[Slo]) -> Result<(), UserError> {
+fn check_asl(selection: &Selection, profile: Option<&Profile>, slos: &[Slo]) -> Result<(), UserError> {
     if slos.is_empty() {
         return Ok(());
     }
     let [lock, ..] = selection.ids();
-    if lock.starts_with("asl") {
+    let mut of_profile = profile.iter().flat_map(|profile| profile.locks());
+    if lock.starts_with("asl") || of_profile.any(|lock| lock.entry.info.id.starts_with("asl")) {
         return Ok(());
     }
     let what = "--slo means something to the locks of LibASL only";
@@ -167,7 +191,8 @@ fn kinds_note(selection: &Selection, watch: &Watch) -> Option<String> {
     ))
 }
 
-fn not_started(program: &Program, error: &io::Error) -> UserError {
+/// Why the program did not start, and what to do.
+pub fn not_started(program: &Program, error: &io::Error) -> UserError {
     let name = program.args.first().map(|p| p.to_string_lossy().into_owned()).unwrap_or_default();
     if error.kind() == io::ErrorKind::NotFound {
         let remedy = if name.contains('/') {
@@ -245,7 +270,7 @@ fn wait(child: &mut Child, signals: &mut SignalsInfo<WithOrigin>) -> io::Result<
 }
 
 /// Ends as the program did.
-fn end_as(status: ExitStatus) -> anyhow::Result<ExitCode> {
+pub fn end_as(status: ExitStatus) -> anyhow::Result<ExitCode> {
     if let Some(code) = status.code() {
         return Ok(ExitCode::from(code as u8));
     }

@@ -12,6 +12,7 @@ use lockswap_locks::named::{self, Named, Wrong};
 use lockswap_locks::parameters::SPINS_BEFORE_PARK;
 use lockswap_locks::registry::{self, Role};
 use lockswap_machine::costs::sleep::Sleep;
+use lockswap_sim::kernel;
 
 use lockswap_workloads::invalid;
 
@@ -145,9 +146,31 @@ pub fn named(role: Role, text: &str) -> Result<String, UserError> {
 
 /// The locks that these texts name in this role, each lock once: of several names for it the first stays.
 pub fn all_named<T: AsRef<str>>(role: Role, texts: impl IntoIterator<Item = T>) -> Result<Vec<String>, UserError> {
+    each_once(texts, |text| read(role, text))
+}
+
+/// The same of locks that can be simulated.
+pub fn all_simulated<T: AsRef<str>>(role: Role, texts: impl IntoIterator<Item = T>) -> Result<Vec<String>, UserError> {
+    each_once(texts, |text| read_simulated(role, text))
+}
+
+/// The lock that can be simulated and that `text` names in this role.
+pub fn read_simulated(role: Role, text: &str) -> Result<Named, UserError> {
+    lockswap_sim::read_lock(role, text).map_err(|wrong| {
+        let Wrong::NoLock(id) = wrong else { return not_read(&wrong, text) };
+        let of_kernel = kernel::ENTRIES.iter().filter(|entry| entry.role == role).map(|entry| entry.info.id);
+        let what = format!("there is no {} lock '{id}' to simulate", role.name());
+        no_such_lock(what, id, lockswap_sim::locks(role).chain(of_kernel))
+    })
+}
+
+fn each_once<T: AsRef<str>>(
+    texts: impl IntoIterator<Item = T>,
+    read: impl Fn(&str) -> Result<Named, UserError>,
+) -> Result<Vec<String>, UserError> {
     let mut locks: Vec<Named> = Vec::new();
     for text in texts {
-        let lock = read(role, text.as_ref().trim())?;
+        let lock = read(text.as_ref().trim())?;
         if !locks.iter().any(|known| known.is_same_as(&lock)) {
             locks.push(lock);
         }
@@ -158,10 +181,7 @@ pub fn all_named<T: AsRef<str>>(role: Role, texts: impl IntoIterator<Item = T>) 
 /// The same as [`named`], with what is known of the lock.
 pub fn read(role: Role, text: &str) -> Result<Named, UserError> {
     named::read(role, text).map_err(|wrong| {
-        let Wrong::NoLock(id) = wrong else {
-            let remedy = format!("'lockswap list {}' shows its parameters", text.split(':').next().unwrap_or_default());
-            return UserError::new(wrong.to_string(), remedy).with_status(USAGE);
-        };
+        let Wrong::NoLock(id) = wrong else { return not_read(&wrong, text) };
         let other =
             [Role::Mutex, Role::RwLock, Role::Spin].into_iter().find(|role| registry::find(*role, id).is_some());
         match other {
@@ -173,6 +193,12 @@ pub fn read(role: Role, text: &str) -> Result<Named, UserError> {
             None => no_such_lock(format!("there is no {} lock '{id}'", role.name()), id, registry::ids(role)),
         }
     })
+}
+
+/// The error that the parameters in `text` cannot be used.
+fn not_read(wrong: &Wrong<'_>, text: &str) -> UserError {
+    let remedy = format!("'lockswap list {}' shows its parameters", text.split(':').next().unwrap_or_default());
+    UserError::new(wrong.to_string(), remedy).with_status(USAGE)
 }
 
 const SHOWS_ALL: &str = "'lockswap list' shows all";

@@ -193,7 +193,7 @@ fn variant(setting: &Setting, point: &Point, file: &LatencyFile) -> Result<Varia
     let mut envs = selection.environment()?;
     let stray = VARIABLES
         .into_iter()
-        .chain(["LOCKSWAP_STATS", "LOCKSWAP_ONLY"])
+        .chain(["LOCKSWAP_STATS", "LOCKSWAP_ONLY", "LOCKSWAP_PROFILE"])
         .filter(|v| !envs.iter().any(|(name, _)| name == v));
     let stray: Vec<_> = stray.map(|name| (name.into(), None)).collect();
     envs.extend(stray);

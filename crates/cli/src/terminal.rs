@@ -248,6 +248,11 @@ pub fn print(text: &str) -> io::Result<()> {
 
 /// Prints a page for people.
 pub fn print_page(page: &Page) -> io::Result<()> {
+    print(&page_words(page))
+}
+
+/// A page for people as text.
+pub fn page_words(page: &Page) -> String {
     let mut text = page.conclusion.iter().map(|line| format!("{line}\n")).collect::<String>();
     for shown in &page.tables {
         text.push('\n');
@@ -268,7 +273,7 @@ pub fn print_page(page: &Page) -> io::Result<()> {
     }
     text.push('\n');
     page.notes.iter().for_each(|note| text += &format!("{note}\n"));
-    print(&text)
+    text
 }
 
 /// Writes to standard output as it is: what programs read.

@@ -134,7 +134,7 @@ pub fn run(args: TortureArgs) -> anyhow::Result<ExitCode> {
 /// The environment of a process whose locks are these.
 fn environment(selection: &Selection) -> Result<Environment, UserError> {
     let mut environment = selection.environment()?;
-    let stray = VARIABLES.into_iter().chain(["LOCKSWAP_STATS", "LOCKSWAP_ONLY"]);
+    let stray = VARIABLES.into_iter().chain(["LOCKSWAP_STATS", "LOCKSWAP_ONLY", "LOCKSWAP_PROFILE"]);
     let stray = stray.filter(|variable| !environment.iter().any(|(name, _)| name == variable));
     let stray: Environment = stray.map(|name| (name.into(), None)).collect();
     environment.extend(stray);

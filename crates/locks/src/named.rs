@@ -44,6 +44,21 @@ impl Named {
         }
     }
 
+    /// A parameter on which both locks would have to agree in one process, where each [`Setting`] has one value, and do not.
+    pub fn clash(&self, other: &Named) -> Option<&'static Parameter> {
+        let mut values = self.entry.parameters.iter().zip(self.values).filter(|(known, _)| known.setting().is_some());
+        values.find_map(|(parameter, value)| {
+            let mut others = other.entry.parameters.iter().zip(other.values);
+            let (same, its) = others.find(|(known, _)| known.setting() == parameter.setting())?;
+            let agree = match (value, its) {
+                (Some(value), None) => same.default.is(value),
+                (None, Some(its)) => parameter.default.is(its),
+                (value, its) => value == its,
+            };
+            (!agree).then_some(parameter)
+        })
+    }
+
     /// Whether no parameter has a value that is not part of the lock's id.
     pub fn is_plain(&self) -> bool {
         self.given().next().is_none()
@@ -118,8 +133,16 @@ impl fmt::Display for Wrong<'_> {
 /// # Errors
 /// What is wrong with the text.
 pub fn read(role: Role, text: &str) -> Result<Named, Wrong<'_>> {
+    read_among(|id| registry::find(role, id), text)
+}
+
+/// The same among the locks of one role that `find` knows by their ids.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn read_among(find: impl Fn(&str) -> Option<&'static Entry>, text: &str) -> Result<Named, Wrong<'_>> {
     let (id, rest) = text.split_once(':').map_or((text, None), |(id, rest)| (id, Some(rest)));
-    let found = registry::find(role, id).ok_or(Wrong::NoLock(id))?;
+    let found = find(id).ok_or(Wrong::NoLock(id))?;
     let parts = || rest.into_iter().flat_map(|rest| rest.split(':'));
     let parameter_of =
         |entry: &'static Entry, key: &'_ str| entry.parameters.iter().find(|known| registry::is_alike(known.key, key));
@@ -131,7 +154,7 @@ pub fn read(role: Role, text: &str) -> Result<Named, Wrong<'_>> {
             continue;
         };
         let meant = values.iter().find(|(known, _)| registry::is_alike(known, value));
-        let meant = meant.and_then(|(_, id)| registry::find(role, id)).ok_or(Wrong::NoValue(parameter, value))?;
+        let meant = meant.and_then(|(_, id)| find(id)).ok_or(Wrong::NoValue(parameter, value))?;
         if entry.replace(meant).is_some() {
             return Err(Wrong::Twice(parameter));
         }
@@ -222,6 +245,24 @@ mod tests {
         );
         assert!(same("asl:max-window=100ms:fifo=cna", "asl-cna"));
         assert!(!same("cna", "cna:threshold=9") && !same("cna", "cna-opt") && !same("mcs_stp", "mcs_stp:spin=500"));
+    }
+
+    #[test]
+    fn locks_of_one_process_agree_on_the_parameters_that_they_share() {
+        let clash = |one, other| {
+            let [one, other] = [one, other].map(|text| read(Role::Mutex, text).expect(text));
+            let key = one.clash(&other).map(|parameter| parameter.key);
+            assert_eq!(key, other.clash(&one).map(|parameter| parameter.key));
+            key
+        };
+        assert_eq!(clash("cna:threshold=9", "cna:threshold=9"), None);
+        assert_eq!(clash("cna:threshold=9", "cna:threshold=8"), Some("threshold"));
+        assert_eq!(clash("cna:threshold=9", "cna"), Some("threshold"));
+        assert_eq!(clash("cna:threshold=65535", "cna"), None);
+        assert_eq!(clash("cna:threshold=9", "cna-opt"), Some("threshold"));
+        assert_eq!(clash("cna:threshold=9", "futex"), None);
+        assert_eq!(clash("mcs_stp:spin=5", "malth_stp"), Some("spin"));
+        assert_eq!(clash("mcs_stp", "malth_stp"), None);
     }
 
     #[test]

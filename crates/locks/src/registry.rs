@@ -288,7 +288,12 @@ pub static ENTRIES: &[Entry] = for_each_lock!(entries);
 
 /// The lock called `id` in `role`, or so but for capitals and `-` in the place of `_`, as in `MCS-spin`.
 pub fn find(role: Role, id: &str) -> Option<&'static Entry> {
-    ENTRIES.iter().find(|entry| entry.role == role && is_alike(entry.info.id, id))
+    find_in(ENTRIES, role, id)
+}
+
+/// The same among other entries.
+pub fn find_in<'a>(entries: &'a [Entry], role: Role, id: &str) -> Option<&'a Entry> {
+    entries.iter().find(|entry| entry.role == role && is_alike(entry.info.id, id))
 }
 
 pub(crate) fn is_alike(one: &str, other: &str) -> bool {

@@ -1,4 +1,6 @@
-//! Marks the epochs of a program: stretches of code, a request for instance, that should take no longer than a target.
+//! What a program can tell lockswap: its epochs, and which lock each of its mutexes is to have ([`choose_lock`]).
+//!
+//! Epochs are stretches of code, a request for instance, that should take no longer than a target.
 //!
 //! Under `lockswap run --lock asl`, threads on big cores may overtake those on little cores at the program's locks as far as
 //! the targets allow (LibASL, PPoPP 2022). Without lockswap the marks do nothing, and cost a nanosecond.
@@ -13,7 +15,8 @@
 //! # handle_request();
 //! ```
 
-use std::ffi::{c_int, CStr};
+use std::ffi::{c_char, c_int, CStr};
+use std::io;
 use std::marker::PhantomData;
 use std::mem;
 use std::ptr;
@@ -22,6 +25,7 @@ use std::time::Duration;
 
 type Start = unsafe extern "C" fn(c_int);
 type End = unsafe extern "C" fn(c_int, u64);
+type Choose = unsafe extern "C" fn(*mut libc::pthread_mutex_t, *const c_char) -> c_int;
 type Percentile = unsafe extern "C" fn(c_int, f64);
 
 /// A function of the preload library, looked up at the first use.
@@ -64,6 +68,7 @@ impl Function {
 
 static START: Function = Function::new(c"lockswap_epoch_start");
 static END: Function = Function::new(c"lockswap_epoch_end");
+static CHOOSE: Function = Function::new(c"lockswap_mutex_choose");
 static PERCENTILE: Function = Function::new(c"lockswap_epoch_percentile");
 
 /// An epoch that the calling thread is in; it ends when this is dropped.
@@ -106,6 +111,27 @@ pub fn set_percentile(id: c_int, percentile: f64) {
     }
 }
 
+/// Gives a mutex this lock, written as for `lockswap run --lock`, where the program was started with a profile that names it
+/// (`lockswap run --profile`, docs/profile.md).
+///
+/// # Errors
+/// `EINVAL` if there is no such lock, if the profile does not name it, or if the mutex is robust, shared, or knows
+/// priorities; `EBUSY` if it is held; `ENOSYS` without lockswap. Nothing has changed then.
+///
+/// # Safety
+/// `mutex` points at an initialised mutex, which no other thread uses meanwhile.
+pub unsafe fn choose_lock(mutex: *mut libc::pthread_mutex_t, lock: &CStr) -> io::Result<()> {
+    let result = match CHOOSE.get() {
+        // SAFETY: the preload library's function of this name has this type; the mutex is as the caller says.
+        Some(choose) => unsafe { mem::transmute::<*mut (), Choose>(choose)(mutex, lock.as_ptr()) },
+        None => libc::ENOSYS,
+    };
+    match result {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
 /// Whether the preload library is there, so that epochs mean something.
 pub fn is_preloaded() -> bool {
     START.get().is_some()
@@ -124,5 +150,9 @@ mod tests {
         drop(outer);
         set_percentile(1, f64::NAN);
         assert!(!is_preloaded());
+        let mut mutex = libc::PTHREAD_MUTEX_INITIALIZER;
+        // SAFETY: a mutex of this function.
+        let chosen = unsafe { choose_lock(&mut mutex, c"cna") };
+        assert_eq!(chosen.unwrap_err().raw_os_error(), Some(libc::ENOSYS));
     }
 }

@@ -97,12 +97,15 @@ macro_rules! address_of {
     }};
 }
 
+pub(crate) use address_of;
+
 // Missing where the library must not be used; without them it can be loaded there all the same.
 core::arch::global_asm!(".weak __register_atfork", ".weak getcpu", ".weak pthread_rwlockattr_setkind_np");
 
-/// Whether the C library is glibc of a version with all that the library needs (`__libc_single_threaded` came with 2.32).
+/// Whether the C library is glibc of a version with all that the library needs (`__libc_single_threaded` came with
+/// 2.32, `twalk_r`, which other C libraries have not, with 2.30).
 pub fn is_glibc() -> bool {
-    [address_of!("gnu_get_libc_version"), address_of!("__libc_single_threaded"), address_of!("sem_clockwait")]
+    [address_of!("gnu_get_libc_version"), address_of!("__libc_single_threaded"), address_of!("twalk_r")]
         .iter()
         .all(|address| *address != 0)
 }

@@ -3,10 +3,12 @@
 
 use crate::environment::Environment;
 use crate::functions;
+use crate::layout::Known;
 use crate::message::{complain, die, Lossy};
+use crate::profile::Profile;
 use crate::{
-    aside, c11, calls, cancel, cond, counters, epoch, exec, generation, layout, machine, mutex, outside, pool,
-    realtime, route, rwlock, sandbox, spin, threads,
+    aside, c11, calls, cancel, cond, counters, epoch, exec, generation, layout, machine, mutex, outside, pool, profile,
+    realtime, route, rwlock, sandbox, spin, threads, trace,
 };
 use core::ffi::{c_char, c_int, c_void};
 use core::fmt;
@@ -76,18 +78,22 @@ unsafe fn install(environment: &Environment) {
         let native = registry::is_glibcs(mutex);
         let default = |role: Role| if native { registry::PTHREAD } else { role.default_id() };
         let rwlock_named = environment.lock("LOCKSWAP_RWLOCK", Role::RwLock, default(Role::RwLock));
-        let chosen = named.settings().chain(rwlock_named.settings());
+        let profile = profile::load(environment, &named, verbose);
+        let named_in_profile = || profile.iter().flat_map(|profile| profile.locks());
+        let chosen =
+            named_in_profile().flat_map(Named::settings).chain(named.settings()).chain(rwlock_named.settings());
         chosen.for_each(|(number, value)| settings_of_locks::set(number, value));
         let spins = environment.spins_before_park();
         if let Some(looks) = spins {
             settings_of_locks::set_spins_before_park(looks);
         }
-        let asks_how_long_to_spin = named.asks_how_long_to_spin() || rwlock_named.asks_how_long_to_spin();
+        let asks_how_long_to_spin = named_in_profile().chain([&named, &rwlock_named]).any(Named::asks_how_long_to_spin);
         let rwlock = rwlock_named.entry.info.id;
         let spin = environment.lock("LOCKSWAP_SPIN", Role::Spin, default(Role::Spin)).entry.info.id;
         let declared = environment.cpus("LOCKSWAP_ROUTE");
         let locks = [(Role::Mutex, mutex), (Role::RwLock, rwlock), (Role::Spin, spin)];
         let locks_ask = locks.iter().filter_map(|(role, id)| registry::find(*role, id));
+        let locks_ask = locks_ask.chain(named_in_profile().map(|named| named.entry));
         let latencies = environment.map_file("LOCKSWAP_LATENCIES", 8 * FILE_WORDS, verbose);
         // Latencies are recorded by the kind of the core, whatever the lock.
         let asks = Asks { kind: latencies.is_some(), ..Asks::default() };
@@ -95,17 +101,13 @@ unsafe fn install(environment: &Environment) {
         let settings = machine::settings(environment);
         let learnt = machine::learn(environment, &settings, asks);
         let route = asks.route.then(|| route::choose(environment, declared, &settings, verbose));
-        if statistics.is_some() {
-            generation::start_counting();
+        if statistics.is_some() || profile.is_some() {
+            generation::notice_first_uses();
         }
-        set_epochs(environment, named.value(Setting::MaxWindow), latencies);
+        let max_window = named_in_profile().chain([&named]).find_map(|named| named.value(Setting::MaxWindow));
+        set_epochs(environment, max_window, latencies);
         sandbox::install(environment);
-        __register_atfork(
-            Some(outside::before_fork),
-            Some(outside::after_fork),
-            Some(enter_child),
-            core::ptr::null_mut(),
-        );
+        __register_atfork(Some(before_fork), Some(after_fork), Some(enter_child), core::ptr::null_mut());
         counters::count(Counter::Processes);
         threads::install();
         cancel::install();
@@ -123,18 +125,27 @@ unsafe fn install(environment: &Environment) {
         // Only together: a condition variable of ours looks into mutexes, and glibc's cannot wait with a mutex of ours.
         let mutex = if_known(mutex, known.mutex && known.cond, "mutexes and condition variables");
         let rwlock = if_known(rwlock, known.rwlock, "rwlocks");
-        if !registry::is_glibcs(mutex) {
+        let profile = profile.filter(|profile| may_follow(profile, known));
+        if !registry::is_glibcs(mutex) || profile.is_some() {
             cond::install();
         }
-        if mutex == registry::PTHREAD_ADAPTIVE {
+        if mutex == registry::PTHREAD_ADAPTIVE && profile.is_none() {
             mutex::install_adaptive();
         }
-        // Also where they are counted only: as calls of the pthread functions.
-        if mutex != registry::PTHREAD || statistics.is_some() {
+        // A process that counts is not traced as well: an acquisition that waits would count twice.
+        let traced = if statistics.is_some() { None } else { trace::wish(environment, verbose) };
+        // Also where they are counted or traced only: as calls of the pthread functions.
+        if mutex != registry::PTHREAD || profile.is_some() || statistics.is_some() || traced.is_some() {
             c11::install();
         }
-        choose(mutex, rwlock, spin);
-        realtime::install(registry::find(Role::Mutex, mutex).map(|entry| &entry.info));
+        choose(if profile.is_some() { registry::PTHREAD } else { mutex }, rwlock, spin);
+        match profile {
+            Some(profile) => follow(profile),
+            None => realtime::install(registry::find(Role::Mutex, mutex).map(|entry| &entry.info).into_iter()),
+        }
+        if let Some(wish) = traced {
+            trace::install(wish);
+        }
         if statistics.is_some() {
             calls::install();
         }
@@ -156,6 +167,33 @@ unsafe fn install(environment: &Environment) {
             }
         }
     }
+}
+
+/// Whether mutexes can get locks as the profile says; a line says why not.
+fn may_follow(profile: &Profile, known: Known) -> bool {
+    let why = if !(known.mutex && known.cond) {
+        "this glibc lays out its mutexes and condition variables in a way that is not known"
+    } else if profile.keeps_some() && !layout::may_be_kept() {
+        "this glibc looks at bits of its mutexes of which that is not known, so none can stay glibc's"
+    } else {
+        return true;
+    };
+    complain(format_args!("LOCKSWAP_PROFILE is ignored: {why}"));
+    false
+}
+
+/// Gives each mutex its lock from now on.
+fn follow(profile: &'static Profile) {
+    let mut locks = [None; pool::LOCKS];
+    for (place, named) in locks.iter_mut().zip(profile.locks()) {
+        *place = several(named.entry.info.id);
+    }
+    // Where all mutexes stay glibc's, that is what the lock of the ordinary ones is never asked for.
+    let first = locks[0].or_else(|| several(Role::Mutex.default_id())).expect("the default lock is in the catalogue");
+    let locks = locks.map(|lock| lock.unwrap_or(first));
+    mutex::install_several(&locks[..profile.locks().count().max(1)]);
+    profile::install(profile);
+    realtime::install(profile.locks().map(|named| &named.entry.info));
 }
 
 /// The lock with this id, with its parameters if it is the one that was asked for.
@@ -235,6 +273,17 @@ macro_rules! choose {
                 _ => {}
             }
         }
+
+        /// How the lock with this id works for mutexes where it is one of several.
+        fn several(mutex: &str) -> Option<&'static mutex::Ops> {
+            match mutex {
+                $($mutex_id => {
+                    use $mutex as Lock;
+                    Some(mutex::one_of_several::<Lock<Native>, Lock<Single>>())
+                })*
+                _ => None,
+            }
+        }
     };
 }
 
@@ -249,6 +298,18 @@ extern "C" {
     ) -> c_int;
 }
 
+/// Runs before a fork, after the handlers of the program.
+extern "C" fn before_fork() {
+    profile::before_fork();
+    outside::before_fork();
+}
+
+/// Runs in the parent after a fork, before the handlers of the program.
+extern "C" fn after_fork() {
+    outside::after_fork();
+    profile::after_fork();
+}
+
 /// Runs in the child of a fork before the handlers of the program, which may release what was held.
 unsafe extern "C" fn enter_child() {
     // SAFETY: the child has one thread.
@@ -256,7 +317,9 @@ unsafe extern "C" fn enter_child() {
         generation::enter_child();
         Native::enter_child();
         outside::enter_child();
+        profile::enter_child();
         pool::abandon(None);
         realtime::enter_child();
+        trace::enter_child();
     }
 }

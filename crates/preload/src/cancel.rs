@@ -73,7 +73,7 @@ unsafe extern "C-unwind" fn setcanceltype(kind: c_int, old: *mut c_int) -> c_int
             generation::disable_fast_path();
         }
         // The release of what the thread holds must not be cut short either.
-        pool::forget_holding(None);
+        pool::forget_holding();
     }
     // SAFETY: as for this call.
     unsafe { REAL.pthread_setcanceltype.get()(kind, old) }

@@ -4,7 +4,8 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use lockswap_platform::{Native, Platform};
 use lockswap_records::counters::{
-    call, Called, Counter, Plain, Why, CALLS, CHILDREN, CHILD_WORDS, FILE_WORDS, MOST_CHILDREN, SHARDS, SHARD_WORDS,
+    call, Called, Counter, Plain, Why, CALLS, CHILDREN, CHILD_WORDS, FILE_WORDS, MOST_CHILDREN, RULES, SHARDS,
+    SHARD_WORDS,
 };
 
 /// The mapped file; null while nothing is counted.
@@ -32,6 +33,14 @@ pub fn count(counter: Counter) {
     }
 }
 
+/// Counts a mutex that got its lock by the rule with this number; by none, if it is as many as there are rules at most.
+pub fn count_rule(rule: usize) {
+    if let Some(file) = file() {
+        // Relaxed: a statistic.
+        file[RULES + rule].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// Counts a call.
 #[inline(always)]
 pub fn count_call(called: Called, why: Why) {
@@ -51,7 +60,7 @@ pub fn note_child(path: &CStr, plain: Plain) {
         let bytes = text.get(8 * index..).unwrap_or_default();
         bytes.iter().take(8).rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
     };
-    for record in file[CHILDREN..].chunks_exact(CHILD_WORDS).take(MOST_CHILDREN) {
+    for record in file[CHILDREN..RULES].chunks_exact(CHILD_WORDS).take(MOST_CHILDREN) {
         let (head, path) = record.split_first().expect("a record has words");
         // Relaxed: whoever reads the file does so when the writers have ended; two writers at once may both leave a record.
         match head.compare_exchange(0, plain as u64 + 1, Ordering::Relaxed, Ordering::Relaxed) {

@@ -8,8 +8,8 @@ use core::ffi::{c_char, c_int, c_long, c_ulong, c_void};
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use libc::{
-    clockid_t, pid_t, pthread_attr_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t,
-    pthread_rwlock_t, pthread_rwlockattr_t, pthread_t, sched_param, timespec,
+    clockid_t, pid_t, pthread_attr_t, pthread_barrier_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t,
+    pthread_mutexattr_t, pthread_rwlock_t, pthread_rwlockattr_t, pthread_t, sched_param, sem_t, timespec,
 };
 
 /// A function pointer of type `F` that is set once, while the process has one thread.
@@ -49,6 +49,7 @@ pub fn protect() {
     ACTIVE.protect();
     REAL.protect();
     BEHIND.protect();
+    UNTRACED.protect();
 }
 
 /// The whole body of an exported function: a jump to the active one, which finds the stack and the registers as its caller
@@ -105,6 +106,18 @@ macro_rules! functions {
         pub static BEHIND: Page<Functions> = Page(Functions {
             $($name: Entry::new(core::ptr::null_mut()),)*
         });
+
+        /// The implementations behind those that trace, see [`crate::trace`].
+        pub static UNTRACED: Page<Functions> = Page(Functions {
+            $($name: Entry::new(core::ptr::null_mut()),)*
+        });
+
+        impl Functions {
+            /// Makes all entries those of another set.
+            pub fn copy_from(&self, other: &Functions) {
+                $(self.$name.set(other.$name.get());)*
+            }
+        }
 
         /// Looks up glibc's implementations, and makes them the active ones.
         pub fn load_real() {
@@ -192,6 +205,11 @@ functions! {
     fn cnd_signal(cond: *mut pthread_cond_t) -> c_int;
     fn cnd_broadcast(cond: *mut pthread_cond_t) -> c_int;
     fn cnd_destroy(cond: *mut pthread_cond_t) -> ();
+
+    fn sem_wait(semaphore: *mut sem_t) -> c_int;
+    fn sem_timedwait(semaphore: *mut sem_t, abstime: *const timespec) -> c_int;
+    fn sem_clockwait(semaphore: *mut sem_t, clock: clockid_t, abstime: *const timespec) -> c_int;
+    fn pthread_barrier_wait(barrier: *mut pthread_barrier_t) -> c_int;
 
     fn pthread_create(
         thread: *mut pthread_t, attr: *const pthread_attr_t, start: Start<*mut c_void>, argument: *mut c_void) -> c_int;

@@ -3,7 +3,8 @@
 //! | generation of the process | when                                                             |
 //! |---------------------------|------------------------------------------------------------------|
 //! | 0                         | at the start: a static initialiser's zero needs no attention     |
-//! | 1                         | at the start if objects are counted: a zero has not been counted |
+//! | 1                         | at the start if objects are counted, or mutexes run on several   |
+//! |                           | locks: a zero has not been counted, and has no lock yet          |
 //! | + 1 (255 is followed by 1) | in the child of a fork: waiters of older objects are gone        |
 //!
 //! An object of another generation is *adopted* before it is used: counted if its mark is 0, rid of its waiters, marked.
@@ -33,7 +34,9 @@ const HELD: u32 = 1 << 17;
 pub const MARK: u32 = (1 << 18) - 1;
 
 static CURRENT: AtomicU8 = AtomicU8::new(0);
-static HAS_FORKED: AtomicBool = AtomicBool::new(false);
+/// Whether an object with the mark 0 may have been used: before the process forked, in the generation 0. Relaxed: changes
+/// only while the process has one thread.
+static ZERO_IS_USED: AtomicBool = AtomicBool::new(false);
 
 /// The second half of a mutex that is of the ordinary kind and of the current generation; no such word exists once the
 /// fast path is disabled.
@@ -67,8 +70,8 @@ fn set(generation: u8) {
     }
 }
 
-/// Makes each object need attention before its first use, so that it can be counted. Called before a second thread exists.
-pub fn start_counting() {
+/// Makes each object need attention before its first use. Called before a second thread exists.
+pub fn notice_first_uses() {
     set(1);
 }
 
@@ -77,7 +80,9 @@ pub fn start_counting() {
 /// # Safety
 /// The process has one thread: it is the child of a fork.
 pub unsafe fn enter_child() {
-    HAS_FORKED.store(true, Ordering::Relaxed);
+    if current() == 0 {
+        ZERO_IS_USED.store(true, Ordering::Relaxed);
+    }
     set(current().checked_add(1).unwrap_or(1));
     // Relaxed: one thread. A page that nobody has written to stays shared with the parent.
     for waiter in Native::slots(SharedTable::Waiters) {
@@ -99,6 +104,14 @@ pub trait Object {
     fn mark(&self) -> u32;
     /// Changes the mark from `old` to `new` and returns whether it was `old`. Release.
     fn replace_mark(&self, old: u32, new: u32) -> bool;
+    /// Gives an object the mark, and counts it, before its first use, unless another thread was faster. Returns whether the
+    /// object is none of ours after that. Release.
+    fn begin(&self, mark: u32) -> bool {
+        if self.replace_mark(0, mark) {
+            self.count();
+        }
+        false
+    }
     /// Counts an object that is new here.
     fn count(&self);
     /// Whether somebody holds the object.
@@ -125,10 +138,10 @@ pub fn adopt(object: &impl Object) {
         if found & !HELD == mine | ADOPTING {
             // Another thread is at it.
             Native::spin_map(|| (object.mark() & ADOPTING == 0).then_some(()));
-        } else if found == 0 && !HAS_FORKED.load(Ordering::Relaxed) {
+        } else if found == 0 && !ZERO_IS_USED.load(Ordering::Relaxed) {
             // Never used before.
-            if object.replace_mark(0, mine) {
-                object.count();
+            if object.begin(mine) {
+                break;
             }
         } else {
             let held = if found & ADOPTING != 0 { found & HELD != 0 } else { object.is_held() };

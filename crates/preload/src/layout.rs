@@ -86,6 +86,21 @@ fn users_are_known() -> bool {
     }
 }
 
+/// Whether glibc's functions on a mutex do not look at the bit of ours in its kind (see [`mutex`]).
+pub fn may_be_kept() -> bool {
+    let mut object = libc::PTHREAD_MUTEX_INITIALIZER;
+    // SAFETY: a mutex of our own.
+    unsafe {
+        mutex::keep(&mut object);
+        let mutex = &raw mut object;
+        let calls = [&REAL.pthread_mutex_lock, &REAL.pthread_mutex_unlock, &REAL.pthread_mutex_trylock];
+        calls.iter().all(|call| call.get()(mutex) == 0)
+            && REAL.pthread_mutex_trylock.get()(mutex) == libc::EBUSY
+            && REAL.pthread_mutex_unlock.get()(mutex) == 0
+            && REAL.pthread_mutex_destroy.get()(mutex) == 0
+    }
+}
+
 fn knows_cond() -> bool {
     let made = |shared: c_int| {
         made!(pthread_cond_init, pthread_condattr_init, pthread_condattr_destroy, |attr| {

@@ -8,7 +8,9 @@
 //! - [`generation`] marks objects as seen, and repairs them in the child of a fork;
 //! - [`machine`] finds out which CPUs are near each other and which are big, for locks that ask;
 //! - [`outside`] keeps the locks that are too large for a pthread object;
+//! - [`profile`] gives each mutex a lock, where a user asks for that;
 //! - [`pool`] provides queue nodes, [`tls`] the few words that each thread has, [`threads`] sees threads begin and end;
+//! - [`trace`] notes waits and holds while the program is traced;
 //! - [`memory`] and [`message`] do what an allocator and `std` would.
 //!
 //! The library uses no `std`, no allocator and no lock of glibc's, since all of those call what it replaces.
@@ -34,6 +36,7 @@ mod message;
 mod mutex;
 mod outside;
 mod pool;
+mod profile;
 mod rare_lock;
 mod realtime;
 mod route;
@@ -43,6 +46,7 @@ mod spin;
 mod stored;
 mod threads;
 mod tls;
+mod trace;
 mod versions;
 
 #[cfg(panic = "unwind")]

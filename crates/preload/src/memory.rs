@@ -55,19 +55,76 @@ pub fn map_file(path: &CStr, bytes: usize) -> Result<*mut c_void, c_int> {
 
 /// Reads the file at `path` from its beginning into `buffer`; the part that was read, as far as it could be.
 pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> &'a [u8] {
+    try_read_file(path, buffer).unwrap_or_default()
+}
+
+/// The same; the error of the system call where it cannot be opened or read at all.
+pub fn try_read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Result<&'a [u8], c_int> {
     let mut length = 0;
+    let last;
     // SAFETY: the path is a C string, and the kernel writes into the rest of the buffer only.
     unsafe {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
-        if let Ok(file) = syscall!(Sysno::openat, libc::AT_FDCWD, path.as_ptr(), flags) {
-            while let Ok(read @ 1..) = syscall!(Sysno::read, file, buffer[length..].as_mut_ptr(), buffer.len() - length)
-            {
-                length += read;
+        let file = syscall!(Sysno::openat, libc::AT_FDCWD, path.as_ptr(), flags).map_err(Errno::into_raw)?;
+        loop {
+            let rest = &mut buffer[length..];
+            match syscall!(Sysno::read, file, rest.as_mut_ptr(), rest.len()) {
+                Ok(read @ 1..) => length += read,
+                other => {
+                    last = other;
+                    break;
+                }
             }
+        }
+        let _ = syscall!(Sysno::close, file);
+    }
+    match last {
+        Err(error) if length == 0 => Err(error.into_raw()),
+        _ => Ok(&buffer[..length]),
+    }
+}
+
+/// Reads where a symbolic link leads; a path that fits with the zero byte behind it, else nothing.
+pub fn read_link(path: &CStr, buffer: &mut [u8]) {
+    // SAFETY: the path is a C string, and the kernel writes into the buffer only.
+    let length =
+        unsafe { syscall!(Sysno::readlinkat, libc::AT_FDCWD, path.as_ptr(), buffer.as_mut_ptr(), buffer.len()) };
+    let end = length.ok().filter(|length| *length < buffer.len()).unwrap_or(0);
+    buffer[end] = 0;
+}
+
+/// A file that is mapped to be read, until this is dropped.
+pub struct FileMapping {
+    address: *mut c_void,
+    bytes: usize,
+}
+
+impl FileMapping {
+    /// The whole file at `path`.
+    pub fn of(path: &CStr) -> Option<FileMapping> {
+        // SAFETY: the path is a C string; the mapping is new.
+        unsafe {
+            let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
+            let file = syscall!(Sysno::openat, libc::AT_FDCWD, path.as_ptr(), flags).ok()?;
+            let bytes = syscall!(Sysno::lseek, file, 0, libc::SEEK_END).unwrap_or(0);
+            let mapping = syscall!(Sysno::mmap, 0, bytes, libc::PROT_READ, libc::MAP_PRIVATE, file, 0);
             let _ = syscall!(Sysno::close, file);
+            Some(FileMapping { address: mapping.ok()? as *mut c_void, bytes })
         }
     }
-    &buffer[..length]
+
+    /// What is in it.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: mapped until this is dropped. A program that shortens a file that it runs crashes by itself.
+        unsafe { core::slice::from_raw_parts(self.address.cast(), self.bytes) }
+    }
+}
+
+impl Drop for FileMapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `of`, and whoever read it is done.
+        unsafe { unmap(self.address, self.bytes) };
+    }
 }
 
 /// Data on pages of their own, which is written at start only.

@@ -1,10 +1,11 @@
 //! Queue nodes that must live from an acquisition to its release.
 //!
 //! A node is a slot of two cache lines in memory that is never unmapped and holds nodes of one type for ever, so that a
-//! late look at a recycled node is harmless.
+//! late look at a recycled node is harmless. Where a process has several locks ([`crate::profile`]), each has slots of its
+//! own: a [`Pool`]. They come from the same memory, and never pass from one pool to another.
 //!
-//!   thread:  own[0..4] ──▶ slot        free ──▶ slot ──▶ slot    both only in threads whose end will be seen
-//!   process: FREE      ──▶ slot ──▶ slot ...                      a stack without a lock
+//!   thread:  slots[0..4] ──▶ slot      free ──▶ slot ──▶ slot    both only in threads whose end will be seen
+//!   process: FREE        ──▶ slot ──▶ slot ...                    a stack without a lock
 //!            CHUNKS[n / 1024] ──▶ [slot; 1024]                    slots never used yet: from FRESH on
 //!
 //! A thread keeps its *own* slots until it ends. All others are *loose*: they belong to whoever releases the lock that is
@@ -72,6 +73,58 @@ pub struct Slot {
 #[repr(C, align(64))]
 struct Line<T>(T);
 
+/// Locks that a process may have for its mutexes: a mutex keeps the number of its own in a byte, a thread slots for each.
+pub const LOCKS: usize = 8;
+
+/// What a thread keeps for one lock; all zero at its start.
+#[repr(C)]
+pub struct Own {
+    /// Slots that are the thread's until it ends, in use or not: enough for one that holds few locks at a time.
+    slots: [Cell<*mut Slot>; 4],
+    /// Free slots that the thread keeps besides: the number of the first.
+    free: Cell<u32>,
+    /// Length of that list.
+    free_count: Cell<u32>,
+}
+
+/// The slots of one of the process's locks. Which one is part of the code where the process has one lock.
+#[derive(Clone, Copy)]
+pub enum Pool {
+    /// The process has one lock.
+    Only,
+    /// The process has several locks: the one with this number, less than [`LOCKS`].
+    Numbered(u8),
+}
+
+impl Pool {
+    #[inline(always)]
+    fn index(self) -> usize {
+        match self {
+            Pool::Only => 0,
+            Pool::Numbered(number) => number as usize % LOCKS,
+        }
+    }
+
+    #[inline(always)]
+    fn own(self, thread: &tls::Thread) -> &Own {
+        &thread.own[self.index()]
+    }
+}
+
+/// How many pools are in use. Relaxed: set while the process has one thread.
+static POOLS: AtomicUsize = AtomicUsize::new(1);
+
+/// Says how many locks the process has. Called before a second thread exists.
+pub fn set_count(pools: usize) {
+    POOLS.store(pools.min(LOCKS), Ordering::Relaxed);
+}
+
+/// What the thread keeps for each lock of the process.
+fn all_own(thread: &tls::Thread) -> impl Iterator<Item = (Pool, &Own)> {
+    let pools = (0..).map(Pool::Numbered).zip(&thread.own);
+    pools.take(POOLS.load(Ordering::Relaxed))
+}
+
 /// The user of an own slot that nobody uses.
 const UNUSED: usize = 0;
 /// Beside a user: the mutex tells through which slot it is held.
@@ -102,8 +155,8 @@ static CHUNKS: [AtomicPtr<Slot>; MOST_CHUNKS] = {
 /// How many slots have ever been used: those with higher numbers are fresh.
 static FRESH: AtomicU32 = AtomicU32::new(0);
 
-/// The stack of free slots: the number of the first, and in the upper half how often the stack has been changed.
-static FREE: AtomicU64 = AtomicU64::new(0);
+/// The stack of free slots of each pool: the number of the first, and in the upper half how often the stack has been changed.
+static FREE: [Line<AtomicU64>; LOCKS] = [const { Line(AtomicU64::new(0)) }; LOCKS];
 
 fn slot_of<C>(context: NonNull<C>) -> *mut Slot {
     context.as_ptr().cast::<u8>().wrapping_sub(CONTEXT_OFFSET).cast()
@@ -184,7 +237,7 @@ fn claim_reusable<C: Context>(slot: *mut Slot, user: usize) -> Option<NonNull<C>
     if !change(&own.user, UNUSED, user) {
         return None;
     }
-    // SAFETY: not null, and a context of the process's one context type.
+    // SAFETY: not null, and a context of the pool's one context type.
     let context = unsafe { context_of::<C>(slot) };
     // SAFETY: as above.
     if unsafe { context.as_ref() }.is_reusable() {
@@ -194,17 +247,32 @@ fn claim_reusable<C: Context>(slot: *mut Slot, user: usize) -> Option<NonNull<C>
     None
 }
 
-/// The context in the calling thread's first own slot, to acquire the mutex at this address, if it is ready to be used. If
+/// The context in the calling thread's first own slot of the pool, to acquire the mutex at this address, if it is ready to be used. If
 /// the mutex `is_asked`, [`holds_through`] does not tell of it.
 #[inline(always)]
-pub fn take_first<C: Context>(mutex: usize, is_asked: bool) -> Option<NonNull<C>> {
-    claim_reusable(tls::thread().own[0].get(), mutex & !FLAGS | if is_asked { ASK } else { 0 })
+pub fn take_first<C: Context>(pool: Pool, mutex: usize, is_asked: bool) -> Option<NonNull<C>> {
+    let thread = tls::thread();
+    if let Pool::Numbered(number) = pool {
+        thread.recent.set(number);
+    }
+    claim_reusable(pool.own(thread).slots[0].get(), mutex & !FLAGS | if is_asked { ASK } else { 0 })
+}
+
+/// The number of the lock of the mutex at this address, if the calling thread is known to hold that through a context, and
+/// has acquired none of another lock so since.
+#[inline(always)]
+pub fn lock_held_through(mutex: usize) -> Option<u8> {
+    let thread = tls::thread();
+    let recent = thread.recent.get();
+    let slot = Pool::Numbered(recent).own(thread).slots[0].get();
+    // SAFETY: null, or a slot; not null if it has a user.
+    unsafe { (!slot.is_null() && (*slot).user.load(Ordering::Relaxed) == mutex).then_some(recent) }
 }
 
 /// The context through which the calling thread is known to hold the mutex at this address.
 #[inline(always)]
-pub fn holds_through<C: Context>(mutex: usize) -> Option<NonNull<C>> {
-    let slot = tls::thread().own[0].get();
+pub fn holds_through<C: Context>(pool: Pool, mutex: usize) -> Option<NonNull<C>> {
+    let slot = pool.own(tls::thread()).slots[0].get();
     // SAFETY: null, or a slot; not null if it has a user.
     unsafe { (!slot.is_null() && (*slot).user.load(Ordering::Relaxed) == mutex).then(|| context_of(slot)) }
 }
@@ -220,13 +288,14 @@ pub unsafe fn put_first<C: Context>(context: NonNull<C>) {
 }
 
 /// A context to acquire the mutex at this address, which is ready to be used; none if there is no memory for one.
-pub fn take<C: Context>(mutex: usize) -> Option<NonNull<C>> {
+pub fn take<C: Context>(pool: Pool, mutex: usize) -> Option<NonNull<C>> {
     let thread = tls::thread();
     let user = mutex & !FLAGS | ASK;
-    forget_holding(Some(mutex));
-    let own = || thread.own.iter().find_map(|own| claim_reusable::<C>(own_slot::<C>(thread, own), user));
+    forget(pool.own(thread), Some(mutex));
+    let own_slots = pool.own(thread).slots.iter();
+    let own = || own_slots.map(|own| own_slot::<C>(pool, thread, own)).find_map(|slot| claim_reusable::<C>(slot, user));
     own().or_else(|| {
-        let context = take_from_list::<C>(thread)?;
+        let context = take_from_list::<C>(pool, thread)?;
         // SAFETY: the context of a slot that is this thread's alone.
         unsafe { (*slot_of(context)).user.store(user | LOOSE, Ordering::Relaxed) };
         Some(context)
@@ -234,12 +303,12 @@ pub fn take<C: Context>(mutex: usize) -> Option<NonNull<C>> {
 }
 
 /// The slot in this place, which gets one if it has none; null where the thread keeps none, and without memory.
-fn own_slot<C: Context>(thread: &tls::Thread, own: &Cell<*mut Slot>) -> *mut Slot {
+fn own_slot<C: Context>(pool: Pool, thread: &tls::Thread, own: &Cell<*mut Slot>) -> *mut Slot {
     if own.get().is_null() {
         with_own(thread, || {
             // A signal handler may have come meanwhile.
             if own.get().is_null() {
-                own.set(pop_free::<C>()?);
+                own.set(pop_free::<C>(pool)?);
             }
             Some(())
         });
@@ -258,12 +327,16 @@ pub unsafe fn note_holding<C: Context>(mutex: usize, context: NonNull<C>) {
     unsafe { (*slot_of(context)).user.store(mutex & !FLAGS, Ordering::Relaxed) };
 }
 
+/// Makes [`holds_through`] tell of no mutex any more: each call is to take the long way from now on.
+pub fn forget_holding() {
+    all_own(tls::thread()).for_each(|(_, own)| forget(own, None));
+}
+
 /// Makes [`holds_through`] tell of the mutex at this address no more, or of none: the calling thread acquires the mutex
-/// again (a signal handler may, while the thread tries), another mutex has come to lie there, or each call is to take the
-/// long way from now on.
-pub fn forget_holding(mutex: Option<usize>) {
+/// again (a signal handler may, while the thread tries), another mutex has come to lie there, or all are to be forgotten.
+fn forget(own: &Own, mutex: Option<usize>) {
     // SAFETY: null, or a slot of this thread.
-    let Some(slot) = (unsafe { tls::thread().own[0].get().as_ref() }) else { return };
+    let Some(slot) = (unsafe { own.slots[0].get().as_ref() }) else { return };
     let user = slot.user.load(Ordering::Relaxed);
     if user != UNUSED && user & FLAGS == 0 && mutex.is_none_or(|mutex| user == mutex) {
         // Relaxed: if another thread has released the mutex meanwhile, the slot is unused.
@@ -274,7 +347,7 @@ pub fn forget_holding(mutex: Option<usize>) {
 /// Makes the calling thread give up its own slots in use, because no acquisition will be released through them: of the
 /// mutex at this address, or of all mutexes.
 pub fn abandon(mutex: Option<usize>) {
-    for own in &tls::thread().own {
+    for own in all_own(tls::thread()).flat_map(|(_, own)| &own.slots) {
         // SAFETY: null, or a slot.
         let user = unsafe { own.get().as_ref() }.map_or(UNUSED, |slot| slot.user.load(Ordering::Relaxed));
         if user != UNUSED && mutex.is_none_or(|mutex| user & !FLAGS == mutex & !FLAGS) {
@@ -296,59 +369,61 @@ pub unsafe fn is_taken<C: Context>(context: NonNull<C>) -> bool {
 /// Puts a context back that no acquisition uses any more, whichever thread took it.
 ///
 /// # Safety
-/// It came from [`take`] or [`take_first`] with the same type.
-pub unsafe fn put<C: Context>(context: NonNull<C>) {
+/// It came from [`take`] or [`take_first`] with the same pool.
+pub unsafe fn put<C: Context>(pool: Pool, context: NonNull<C>) {
     let thread = tls::thread();
     let slot = slot_of(context);
     // SAFETY: a slot.
     let user = unsafe { &(*slot).user };
-    if thread.own.iter().any(|own| own.get() == slot) {
+    if pool.own(thread).slots.iter().any(|own| own.get() == slot) {
         return user.store(UNUSED, Ordering::Relaxed);
     }
     let unless_loose = |user: usize| (user & LOOSE == 0).then_some(UNUSED);
     // ORDER(user): Release pairs with the Acquire in `change` and in `thread_end`.
     if user.fetch_update(Ordering::Release, Ordering::Relaxed, unless_loose).is_err() {
         user.store(UNUSED, Ordering::Relaxed);
-        put_on_list(thread, slot);
+        put_on_list(pool, thread, slot);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn put_on_list(thread: &tls::Thread, slot: *mut Slot) {
+fn put_on_list(pool: Pool, thread: &tls::Thread, slot: *mut Slot) {
+    let own = pool.own(thread);
     let kept = with_own(thread, || {
-        push_own(thread, slot);
-        if thread.free_count.get() > MOST_FREE {
-            give_back(thread, MOST_FREE / 2);
+        push_own(own, slot);
+        if own.free_count.get() > MOST_FREE {
+            give_back(pool, own, MOST_FREE / 2);
         }
         Some(())
     });
     if kept.is_none() {
-        push_free(slot, slot);
+        push_free(pool, slot, slot);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn take_from_list<C: Context>(thread: &tls::Thread) -> Option<NonNull<C>> {
-    let own = with_own(thread, || {
-        if thread.free.get() == 0 {
+fn take_from_list<C: Context>(pool: Pool, thread: &tls::Thread) -> Option<NonNull<C>> {
+    let own = pool.own(thread);
+    let kept = with_own(thread, || {
+        if own.free.get() == 0 {
             for _ in 0..REFILL {
-                push_own(thread, pop_free::<C>()?);
+                push_own(own, pop_free::<C>(pool)?);
             }
         }
-        take_reusable(thread)
+        take_reusable(own)
     });
-    own.or_else(take_reusable_free)
+    kept.or_else(|| take_reusable_free(pool))
 }
 
 /// A slot of the thread's own list whose context may be used.
-fn take_reusable<C: Context>(thread: &tls::Thread) -> Option<NonNull<C>> {
+fn take_reusable<C: Context>(own: &Own) -> Option<NonNull<C>> {
     let mut previous: *mut Slot = null_mut();
-    let mut number = thread.free.get();
+    let mut number = own.free.get();
     while number != 0 {
         let slot = numbered(number);
-        // SAFETY: slots on the list are free contexts of the process's one context type, and this thread's. Relaxed, here
+        // SAFETY: slots on the list are free contexts of the pool's one context type, and this thread's. Relaxed, here
         // and below: only this thread changes the list.
         unsafe {
             let next = (*slot).next.load(Ordering::Relaxed);
@@ -356,9 +431,9 @@ fn take_reusable<C: Context>(thread: &tls::Thread) -> Option<NonNull<C>> {
             if context.as_ref().is_reusable() {
                 match previous.as_ref() {
                     Some(previous) => previous.next.store(next, Ordering::Relaxed),
-                    None => thread.free.set(next),
+                    None => own.free.set(next),
                 }
-                thread.free_count.set(thread.free_count.get() - 1);
+                own.free_count.set(own.free_count.get() - 1);
                 return Some(context);
             }
             previous = slot;
@@ -368,20 +443,20 @@ fn take_reusable<C: Context>(thread: &tls::Thread) -> Option<NonNull<C>> {
     None
 }
 
-fn push_own(thread: &tls::Thread, slot: *mut Slot) {
+fn push_own(own: &Own, slot: *mut Slot) {
     // SAFETY: the caller owns the slot, which has been used. Relaxed: as in `take_reusable`.
     unsafe {
-        (*slot).next.store(thread.free.get(), Ordering::Relaxed);
-        thread.free.set(number_of(slot));
+        (*slot).next.store(own.free.get(), Ordering::Relaxed);
+        own.free.set(number_of(slot));
     }
-    thread.free_count.set(thread.free_count.get() + 1);
+    own.free_count.set(own.free_count.get() + 1);
 }
 
 /// A free slot of the process whose context may be used.
-fn take_reusable_free<C: Context>() -> Option<NonNull<C>> {
+fn take_reusable_free<C: Context>(pool: Pool) -> Option<NonNull<C>> {
     let mut refused = 0;
     let found = loop {
-        let Some(slot) = pop_free::<C>() else { break None };
+        let Some(slot) = pop_free::<C>(pool) else { break None };
         // SAFETY: a free slot, and this thread's since `pop_free`.
         let context = unsafe { context_of::<C>(slot) };
         // SAFETY: as above. Relaxed: nobody else knows the list of the refused ones.
@@ -397,7 +472,7 @@ fn take_reusable_free<C: Context>() -> Option<NonNull<C>> {
         let slot = numbered(refused);
         // SAFETY: a slot refused above.
         refused = unsafe { (*slot).next.load(Ordering::Relaxed) };
-        push_free(slot, slot);
+        push_free(pool, slot, slot);
     }
     found
 }
@@ -408,15 +483,16 @@ fn changed(stack: u64, first: u32) -> u64 {
 }
 
 /// Takes a slot from the stack, else one that has never been used; none if there is no memory.
-fn pop_free<C: Context>() -> Option<*mut Slot> {
+fn pop_free<C: Context>(pool: Pool) -> Option<*mut Slot> {
+    let Line(free) = &FREE[pool.index()];
     // ORDER(free): Acquire pairs with the Release in `push_free`; the slot's link, and what its last user did.
-    let mut stack = FREE.load(Ordering::Acquire);
+    let mut stack = free.load(Ordering::Acquire);
     while stack as u32 != 0 {
         let slot = numbered(stack as u32);
         // SAFETY: a slot for ever. Relaxed: if another thread has taken it meanwhile, the exchange fails.
         let next = unsafe { (*slot).next.load(Ordering::Relaxed) };
         // ORDER(free): as above.
-        match FREE.compare_exchange_weak(stack, changed(stack, next), Ordering::Acquire, Ordering::Acquire) {
+        match free.compare_exchange_weak(stack, changed(stack, next), Ordering::Acquire, Ordering::Acquire) {
             Ok(_) => return Some(slot),
             Err(found) => stack = found,
         }
@@ -425,7 +501,8 @@ fn pop_free<C: Context>() -> Option<*mut Slot> {
 }
 
 /// Puts slots on the stack that are linked from `first` to `last`.
-fn push_free(first: *mut Slot, last: *mut Slot) {
+fn push_free(pool: Pool, first: *mut Slot, last: *mut Slot) {
+    let Line(free) = &FREE[pool.index()];
     // SAFETY: the caller owns the slots, which have been used.
     unsafe {
         let number = number_of(first);
@@ -435,7 +512,7 @@ fn push_free(first: *mut Slot, last: *mut Slot) {
             Some(changed(stack, number))
         };
         // ORDER(free): Release pairs with the Acquire in `pop_free`. Relaxed: a failed exchange is repeated.
-        let _ = FREE.fetch_update(Ordering::Release, Ordering::Relaxed, link);
+        let _ = free.fetch_update(Ordering::Release, Ordering::Relaxed, link);
     }
 }
 
@@ -468,21 +545,21 @@ fn fresh<C: Context>() -> Option<*mut Slot> {
 }
 
 /// Moves the first `count` slots of this thread's list to the process.
-fn give_back(thread: &tls::Thread, count: u32) {
+fn give_back(pool: Pool, own: &Own, count: u32) {
     if count == 0 {
         return;
     }
-    let first = numbered(thread.free.get());
+    let first = numbered(own.free.get());
     let mut last = first;
     // SAFETY: the list holds at least `count` slots, and they belong to this thread. Relaxed: as in `take_reusable`.
     unsafe {
         for _ in 1..count {
             last = numbered((*last).next.load(Ordering::Relaxed));
         }
-        thread.free.set((*last).next.load(Ordering::Relaxed));
+        own.free.set((*last).next.load(Ordering::Relaxed));
     }
-    thread.free_count.set(thread.free_count.get() - count);
-    push_free(first, last);
+    own.free_count.set(own.free_count.get() - count);
+    push_free(pool, first, last);
 }
 
 /// Gives back the slots of a thread that ends, and keeps none from now on: other functions that run at its end may still
@@ -490,15 +567,17 @@ fn give_back(thread: &tls::Thread, count: u32) {
 pub fn thread_end(thread: &tls::Thread) {
     thread.keeps.set(Keeps::Nothing);
     compiler_fence(Ordering::SeqCst);
-    for own in &thread.own {
-        let slot = own.replace(null_mut());
-        // SAFETY: null, or a slot.
-        let Some(user) = unsafe { slot.as_ref() }.map(|slot| &slot.user) else { continue };
-        // ORDER(user): Acquire pairs with the Release in `put`. A slot in use is left to who releases the lock.
-        if user.fetch_or(LOOSE, Ordering::Acquire) == UNUSED {
-            user.store(UNUSED, Ordering::Relaxed);
-            push_own(thread, slot);
+    for (pool, own) in all_own(thread) {
+        for place in &own.slots {
+            let slot = place.replace(null_mut());
+            // SAFETY: null, or a slot.
+            let Some(user) = unsafe { slot.as_ref() }.map(|slot| &slot.user) else { continue };
+            // ORDER(user): Acquire pairs with the Release in `put`. A slot in use is left to who releases the lock.
+            if user.fetch_or(LOOSE, Ordering::Acquire) == UNUSED {
+                user.store(UNUSED, Ordering::Relaxed);
+                push_own(own, slot);
+            }
         }
+        give_back(pool, own, own.free_count.get());
     }
-    give_back(thread, thread.free_count.get());
 }

@@ -18,7 +18,7 @@
 use crate::functions::{ACTIVE, REAL};
 use crate::message::complain;
 use crate::rare_lock::RareLock;
-use crate::{generation, tls};
+use crate::{generation, pool, tls};
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::ptr::null_mut;
@@ -34,8 +34,13 @@ const LONGEST_SLEEP: Ns = 1_000_000;
 /// Whether the process has real-time threads, or had. Relaxed: a thread that makes another one such passes that on.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
-/// The lock of mutexes; null before there is one. Relaxed: set while the process has one thread.
-static MUTEXES: AtomicPtr<LockInfo> = AtomicPtr::new(null_mut());
+/// The locks of mutexes; null where there is none. Relaxed: set while the process has one thread.
+static LOCKS: [AtomicPtr<LockInfo>; pool::LOCKS] = [const { AtomicPtr::new(null_mut()) }; pool::LOCKS];
+
+fn locks() -> impl Iterator<Item = &'static LockInfo> {
+    // SAFETY: null, or a constant of the lock's type.
+    LOCKS.iter().filter_map(|info| unsafe { info.load(Ordering::Relaxed).as_ref() })
+}
 
 /// A real-time waiter, on its own stack.
 struct Waiter {
@@ -59,8 +64,7 @@ unsafe impl Sync for List {}
 static WAITERS: List = List { lock: RareLock::new(), first: UnsafeCell::new(null_mut()) };
 
 impl List {
-    /// Its bit in [`tls::Thread::inside`].
-    const BIT: u8 = 4;
+    const BIT: u16 = tls::inside::REALTIME;
 
     /// Runs `f` on the link to the first waiter while the lock is held; not, if this is a signal handler that interrupted its
     /// thread in here.
@@ -153,15 +157,10 @@ fn ask_priority() -> u32 {
     result.map_or(0, |_| u32::try_from(param.sched_priority).unwrap_or(0))
 }
 
-/// Whether a real-time thread may have to wait for a mutex outside its queue.
+/// Whether the process has real-time threads, or had.
 #[inline]
-pub fn uses_outside() -> bool {
-    IS_ON.load(Ordering::Relaxed) && mutexes() == Some(ByPriority::Barging)
-}
-
-fn mutexes() -> Option<ByPriority> {
-    // SAFETY: null, or a constant of the lock's type.
-    unsafe { MUTEXES.load(Ordering::Relaxed).as_ref() }.map(|info| info.by_priority)
+pub fn has_begun() -> bool {
+    IS_ON.load(Ordering::Relaxed)
 }
 
 /// Acquires the mutex at this address outside its queue, with `priority`: the result of `try_acquire`, or nothing if that is
@@ -229,15 +228,14 @@ fn notice(policy: c_int) {
     if !REALTIME.contains(&(policy & !libc::SCHED_RESET_ON_FORK)) || IS_ON.swap(true, Ordering::Relaxed) {
         return;
     }
-    // SAFETY: null, or a constant of the lock's type.
-    let Some(info) = (unsafe { MUTEXES.load(Ordering::Relaxed).as_ref() }) else { return };
-    match info.by_priority {
-        ByPriority::Kernel => {}
-        ByPriority::Barging => generation::disable_fast_path(),
-        ByPriority::No => complain(format_args!(
+    if locks().any(|info| info.by_priority == ByPriority::Barging) {
+        generation::disable_fast_path();
+    }
+    if let Some(info) = locks().find(|info| info.by_priority == ByPriority::No) {
+        complain(format_args!(
             "real-time threads wait for mutexes first come, first served: {} cannot serve them by priority; futex can",
             info.id
-        )),
+        ));
     }
 }
 
@@ -259,10 +257,10 @@ unsafe extern "C-unwind" fn setscheduler(pid: pid_t, policy: c_int, param: *cons
     unsafe { REAL.sched_setscheduler.get()(pid, policy, param) }
 }
 
-/// Notices real-time threads from now on. `mutexes` is the lock of mutexes, none if they are glibc's.
-pub fn install(mutexes: Option<&'static LockInfo>) {
-    if let Some(info) = mutexes {
-        MUTEXES.store(core::ptr::from_ref(info).cast_mut(), Ordering::Relaxed);
+/// Notices real-time threads from now on. `mutexes` are the locks of mutexes, none if they are glibc's.
+pub fn install(mutexes: impl Iterator<Item = &'static LockInfo>) {
+    for (place, info) in LOCKS.iter().zip(mutexes) {
+        place.store(core::ptr::from_ref(info).cast_mut(), Ordering::Relaxed);
     }
     // Where a filter may kill for the question it is not asked.
     if Native::yields_are_allowed() {

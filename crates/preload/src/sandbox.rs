@@ -11,7 +11,16 @@ use crate::functions::{Functions, ACTIVE, REAL};
 use crate::memory;
 use core::ffi::{c_int, c_long, c_ulong, CStr};
 use core::mem::offset_of;
+use core::sync::atomic::{AtomicBool, Ordering};
 use lockswap_platform::Native;
+
+/// Whether no filter is in force. Relaxed: a thread that installs one, or is created under one, has stored it itself.
+static IS_FREE: AtomicBool = AtomicBool::new(false);
+
+/// Whether the process may make any system call.
+pub fn is_free() -> bool {
+    IS_FREE.load(Ordering::Relaxed)
+}
 
 /// Finds out whether a filter is in force, and sees when one is installed.
 ///
@@ -24,6 +33,7 @@ pub unsafe fn install(environment: &Environment) {
     // Opening and reading a file is what the dynamic linker has just done, so no filter forbids that.
     let status = memory::read_file(c"/proc/self/status", &mut buffer);
     let is_free = field(status, b"\nSeccomp:\t") == Some(b"0");
+    IS_FREE.store(is_free, Ordering::Relaxed);
     Native::allow_weights(is_free);
     Native::allow_settling(is_free);
     Native::allow_yields(is_free || tried_under.is_some() && tried_under == field(status, b"\nSeccomp_filters:\t"));
@@ -33,6 +43,7 @@ pub unsafe fn install(environment: &Environment) {
 
 /// A filter is about to be installed.
 fn forbid_calls() {
+    IS_FREE.store(false, Ordering::Relaxed);
     Native::allow_weights(false);
     Native::allow_settling(false);
     Native::allow_yields(false);

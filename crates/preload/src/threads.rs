@@ -7,6 +7,7 @@ use crate::cancel::{self, Cleanup};
 use crate::counters;
 use crate::functions::{Start, ACTIVE, REAL};
 use crate::tls::{self, Keeps};
+use crate::trace::{self, whatif};
 use crate::{epoch, pool};
 use core::ffi::{c_int, c_void};
 use libc::{pthread_attr_t, pthread_t};
@@ -26,6 +27,7 @@ extern "C-unwind" fn run<R>(task: *mut c_void) -> R {
     // SAFETY: as above; it is used no more.
     unsafe { libc::free(task) };
     tls::thread().keeps.set(Keeps::Some);
+    whatif::thread_begins();
     let mut cleanup = Cleanup::uninit();
     // SAFETY: the handler needs no argument. The thread may also end inside `start`, and then glibc calls the handler.
     unsafe {
@@ -42,6 +44,8 @@ extern "C-unwind" fn end(_: *mut c_void) {
     let thread = tls::thread();
     pool::thread_end(thread);
     epoch::thread_end(thread);
+    trace::thread_end(thread);
+    whatif::thread_end();
 }
 
 /// Starts a thread through `real`, which gets the function to run and its argument; `failure` if there is no memory.
@@ -51,6 +55,7 @@ fn create<R>(
     failure: c_int,
     real: impl FnOnce(Start<R>, *mut c_void) -> c_int,
 ) -> c_int {
+    trace::thread_begins();
     // SAFETY: a size.
     let task = unsafe { libc::malloc(size_of::<Task<R>>()) }.cast::<Task<R>>();
     if task.is_null() {

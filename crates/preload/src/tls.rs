@@ -2,7 +2,8 @@
 //! from the thread pointer is a load-time constant (2.2 ns to reach; `thread_local!` takes 4 to 5 ns and may allocate).
 
 use crate::epoch::Epochs;
-use crate::pool::Slot;
+use crate::pool::{Own, LOCKS};
+use crate::trace;
 use core::arch::{asm, global_asm};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -10,22 +11,24 @@ use core::sync::atomic::{AtomicU64, Ordering};
 /// One thread's words; all zero at its start.
 #[repr(C)]
 pub struct Thread {
-    /// Queue nodes that are this thread's until it ends, in use or not: enough for one that holds few locks at a time.
-    pub own: [Cell<*mut Slot>; 4],
-    /// Free queue nodes that this thread keeps besides: the number of the first.
-    pub free: Cell<u32>,
-    /// Length of that list.
-    pub free_count: Cell<u32>,
-    /// Whether this thread keeps free queue nodes, see [`crate::pool`].
-    pub keeps: Cell<Keeps>,
-    /// The arenas that this thread is inside, see [`crate::outside`].
-    pub inside: Cell<u8>,
-    /// How long it has paid off to spin for a condition (see [`lockswap_locks::adaptive`]).
-    pub condition_spins: Cell<u32>,
     /// The epochs of this thread; null before the first.
     pub epochs: Cell<*mut Epochs>,
     /// The identity of this thread, see [`identity`].
     identity: Cell<u64>,
+    /// How long it has paid off to spin for a condition (see [`lockswap_locks::adaptive`]).
+    pub condition_spins: Cell<u32>,
+    /// What this thread is inside, a bit each: see [`inside`].
+    pub inside: Cell<u16>,
+    /// Whether this thread keeps free queue nodes, see [`crate::pool`].
+    pub keeps: Cell<Keeps>,
+    /// The lock of the process through whose queue nodes this thread has acquired last, see [`crate::pool`].
+    pub recent: Cell<u8>,
+    /// The queue nodes that this thread keeps for each lock of the process.
+    pub own: [Own; LOCKS],
+    /// What this thread notes while the program is traced.
+    pub trace: trace::Thread,
+    /// What it needs for an experiment on the program.
+    pub whatif: trace::whatif::Thread,
 }
 
 /// Whether a thread keeps what it has for later, or gives it back at once.
@@ -40,7 +43,22 @@ pub enum Keeps {
     Busy = 2,
 }
 
-const _: () = assert!(size_of::<Thread>() <= 64);
+// What the locks of a process with one lock use lies in one cache line.
+const _: () = assert!(core::mem::offset_of!(Thread, own) + size_of::<Own>() <= 64 && align_of::<Thread>() <= 64);
+
+/// The bits of [`Thread::inside`]: what a signal handler must not enter while its thread is there.
+pub mod inside {
+    /// The arena of mutexes of the first lock; those of the others follow.
+    pub const MUTEXES: u16 = 1;
+    /// The arena of rwlocks.
+    pub const RWLOCKS: u16 = 1 << super::LOCKS;
+    /// The list of real-time waiters.
+    pub const REALTIME: u16 = RWLOCKS << 1;
+    /// What is known of the modules of the program.
+    pub const MODULES: u16 = RWLOCKS << 2;
+    /// The same, by the fork that this thread is doing.
+    pub const FORKS: u16 = RWLOCKS << 3;
+}
 
 global_asm!(
     ".section .tbss,\"awT\",%nobits",
@@ -48,9 +66,10 @@ global_asm!(
     ".globl lockswap_thread",
     ".hidden lockswap_thread",
     ".type lockswap_thread, %object",
-    ".size lockswap_thread, 64",
-    "lockswap_thread: .zero 64",
+    ".size lockswap_thread, {bytes}",
+    "lockswap_thread: .zero {bytes}",
     ".text",
+    bytes = const size_of::<Thread>(),
 );
 
 /// The words of the calling thread.

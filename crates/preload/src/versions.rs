@@ -70,6 +70,7 @@ version! { first!() =>
     pthread_rwlock_timedrdlock pthread_rwlock_wrlock pthread_rwlock_trywrlock pthread_rwlock_timedwrlock
     pthread_rwlock_unlock
     pthread_spin_init pthread_spin_destroy pthread_spin_lock pthread_spin_trylock pthread_spin_unlock
+    sem_wait sem_timedwait pthread_barrier_wait
     pthread_create pthread_setcanceltype
     pthread_setschedparam pthread_attr_setschedpolicy sched_setscheduler
     prctl syscall execve execv execvp
@@ -121,7 +122,7 @@ version! { "GLIBC_2.28" =>
 }
 
 version! { "GLIBC_2.30" =>
-    pthread_mutex_clocklock pthread_cond_clockwait pthread_rwlock_clockrdlock pthread_rwlock_clockwrlock
+    pthread_mutex_clocklock pthread_cond_clockwait pthread_rwlock_clockrdlock pthread_rwlock_clockwrlock sem_clockwait
 }
 
 version! { "GLIBC_2.34" =>
@@ -132,6 +133,7 @@ version! { "GLIBC_2.34" =>
     pthread_rwlock_timedrdlock pthread_rwlock_clockrdlock pthread_rwlock_wrlock pthread_rwlock_trywrlock
     pthread_rwlock_timedwrlock pthread_rwlock_clockwrlock pthread_rwlock_unlock
     pthread_spin_init pthread_spin_destroy pthread_spin_lock pthread_spin_trylock pthread_spin_unlock
+    sem_wait sem_timedwait sem_clockwait pthread_barrier_wait
     pthread_create pthread_attr_setschedpolicy
     mtx_init mtx_lock mtx_trylock mtx_timedlock mtx_unlock mtx_destroy
     cnd_init cnd_wait cnd_timedwait cnd_signal cnd_broadcast cnd_destroy

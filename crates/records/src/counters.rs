@@ -7,6 +7,7 @@
 //!   words 0..COUNT            one for each [`Counter`]
 //!   words CALLS..             [`SHARDS`] times [`SHARD_WORDS`]: calls by [`Role`] and [`Why`]; a CPU adds to its own shard
 //!   words CHILDREN..          [`MOST_CHILDREN`] times [`CHILD_WORDS`]: programs that were started plainly
+//!   words RULES..             [`MOST_RULES`] and one: mutexes by the rule of a profile that gave them their lock
 //!
 //! A child's record is a word with its [`Plain`] plus 1, then the beginning of its path, ended by a zero byte.
 
@@ -129,7 +130,13 @@ pub const CHILD_WORDS: usize = 32;
 /// The first record.
 pub const CHILDREN: usize = CALLS + SHARDS * SHARD_WORDS;
 
+/// Rules of a profile.
+pub const MOST_RULES: usize = 256;
+/// The first of the words that count mutexes by the rule that gave them their lock; the last one counts those to which none
+/// applied.
+pub const RULES: usize = CHILDREN + MOST_CHILDREN * CHILD_WORDS;
+
 /// Number of words in the file.
-pub const FILE_WORDS: usize = CHILDREN + MOST_CHILDREN * CHILD_WORDS;
+pub const FILE_WORDS: usize = RULES + MOST_RULES + 1;
 /// Size of the file in bytes.
 pub const FILE_BYTES: usize = FILE_WORDS * 8;

@@ -45,7 +45,7 @@ pub const FILE_WORDS: usize = FIRST_RECORD + RECORDS * RECORD_WORDS;
 
 /// The bucket that counts a latency.
 #[inline]
-fn bucket(ns: Ns) -> usize {
+pub fn bucket(ns: Ns) -> usize {
     let ns = ns.min((1 << LARGEST_BITS) - 1);
     if ns < 1 << SUB_BITS {
         return ns as usize;

@@ -4,18 +4,20 @@ use crate::crew::{attempt, Simulated};
 use crate::engine::{Stuck, Totals};
 use crate::epochs::Epochs;
 use crate::glibc;
+use crate::kernel;
 use crate::machine::Machine;
 use crate::platform::{choose_settings, set_longest_window};
 use crate::Sim;
-use lockswap_locks::named::{self, Named};
+use lockswap_locks::named::{self, Named, Wrong};
 use lockswap_locks::parameters::Setting;
-use lockswap_locks::registry::{Entry, Role, ENTRIES, PTHREAD, PTHREAD_ADAPTIVE};
+use lockswap_locks::registry::{self, Entry, Role, ENTRIES, PTHREAD, PTHREAD_ADAPTIVE};
 use lockswap_locks::{for_each_lock, RawLock, RawRwLock};
 use lockswap_platform::{window::LONGEST, Ns};
 use lockswap_workloads::direct::{Direct, DirectRw};
 use lockswap_workloads::report::Report;
 use lockswap_workloads::workload::Workload;
-use lockswap_workloads::{bursts, counter, epochs, kv, ncs, phases, readers, shares, Mutex, ReadWrite};
+use lockswap_workloads::{bursts, calls, counter, epochs, kv, locktorture, ncs, phases, readers, shares};
+use lockswap_workloads::{Mutex, ReadWrite};
 use std::any::Any;
 use std::fmt;
 use std::ops::Deref;
@@ -49,6 +51,8 @@ pub struct Finished {
 pub enum Failure {
     /// The catalogue has no such lock.
     NoSuchLock,
+    /// The lock is one of the kernel's, and there are more threads than CPUs: it would be used by threads that are preempted.
+    Preempted,
     /// The lock stopped all threads.
     Stuck(Stuck),
 }
@@ -59,6 +63,10 @@ impl fmt::Display for Failure {
         const SHOWN: usize = 16;
         let (what, threads) = match self {
             Failure::NoSuchLock => return f.write_str("no such lock"),
+            Failure::Preempted => {
+                return f
+                    .write_str("a lock of the kernel's is for threads that nobody preempts: at most one on each CPU");
+            }
             Failure::Stuck(Stuck::Deadlock(threads)) => ("deadlock: nothing will happen any more", threads),
             Failure::Stuck(Stuck::Livelock(threads)) => {
                 ("livelock: threads go on and on, and none comes to its end", threads)
@@ -119,14 +127,23 @@ impl<T> Deref for Apart<T> {
     }
 }
 
-/// The ids of the locks that can be simulated: those of the catalogue, and glibc's mutexes.
+/// The ids of the locks that any workload can be simulated with: those of the catalogue, and glibc's mutexes.
 pub fn locks(role: Role) -> impl Iterator<Item = &'static str> {
     ENTRIES.iter().filter(move |entry| entry.role == role && is_simulated(entry)).map(|entry| entry.info.id)
 }
 
-/// The lock that `text` names among [`locks`], with parameters behind its id or without.
+/// The lock that `text` names among [`locks`] and those of the [`kernel`], with parameters behind its id or without.
 pub fn find_lock(role: Role, text: &str) -> Option<Named> {
-    named::read(role, text.trim()).ok().filter(|named| is_simulated(named.entry))
+    read_lock(role, text.trim()).ok()
+}
+
+/// The same as [`find_lock`].
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn read_lock(role: Role, text: &str) -> Result<Named, Wrong<'_>> {
+    let of_programs = |id: &str| registry::find(role, id).filter(|entry| is_simulated(entry));
+    named::read_among(|id| of_programs(id).or_else(|| registry::find_in(kernel::ENTRIES, role, id)), text)
 }
 
 fn is_simulated(entry: &Entry) -> bool {
@@ -134,7 +151,12 @@ fn is_simulated(entry: &Entry) -> bool {
     !entry.path.is_empty() || is_glibcs
 }
 
-/// A new mutex of the catalogue.
+/// Whether the lock is one of the kernel's.
+fn is_kernels(id: &str) -> bool {
+    kernel::ENTRIES.iter().any(|entry| entry.info.id == id)
+}
+
+/// A new mutex, or a spinlock of the kernel's.
 fn mutex(id: &str) -> Option<Box<dyn AnyMutex>> {
     fn make<L: RawLock<Sim>>() -> Box<dyn AnyMutex> {
         Box::new(Apart(Direct::<Sim, L>::new()))
@@ -148,6 +170,10 @@ fn mutex(id: &str) -> Option<Box<dyn AnyMutex>> {
                 })*
                 PTHREAD => Some(make::<glibc::Mutex<Sim, false>>()),
                 PTHREAD_ADAPTIVE => Some(make::<glibc::Mutex<Sim, true>>()),
+                "qspinlock" => Some(make::<kernel::queued::Native<Sim>>()),
+                "qspinlock-cna" => Some(make::<kernel::cna::QspinlockCna<Sim>>()),
+                "qspinlock-shfl" => Some(make::<kernel::shfl::QspinlockShfl<Sim>>()),
+                "qspinlock-ron" => Some(make::<kernel::ron::QspinlockRon<Sim>>()),
                 _ => None,
             }
         };
@@ -183,6 +209,9 @@ impl Job<'_> {
         let role = if self.workload.wants_rwlocks() { Role::RwLock } else { Role::Mutex };
         let lock = find_lock(role, self.lock).ok_or(Failure::NoSuchLock)?;
         let (id, longest) = (lock.entry.info.id, self.longest_window(&lock));
+        if is_kernels(id) && self.workload.threads() > self.machine.cpu_count() {
+            return Err(Failure::Preempted);
+        }
         choose_settings(lock.settings());
         if let Workload::Readers(config) = &self.workload {
             let lock = rwlock(id).ok_or(Failure::NoSuchLock)?;
@@ -199,6 +228,8 @@ impl Job<'_> {
             Workload::Shares(config) => shares::run::<Sim, _>(config, crew, mutex),
             Workload::Bursts(config) => bursts::run::<Sim, _>(config, crew, mutex),
             Workload::Phases(config) => phases::run::<Sim, _>(config, crew, mutex),
+            Workload::Locktorture(config) => locktorture::run::<Sim, _>(config, crew, mutex),
+            Workload::Calls(config) => calls::run::<Sim, _>(config, crew, &mutexes),
             Workload::Readers(_) => unreachable!("those have run"),
         })
     }

@@ -13,13 +13,14 @@ pub mod explore;
 pub mod glibc;
 pub mod host;
 mod job;
+pub mod kernel;
 mod machine;
 mod platform;
 mod word;
 
 pub use crew::{attempt, Simulated};
 pub use engine::{Stuck, Totals};
-pub use job::{cpu_time, find_lock, locks, Failure, Finished, Job};
+pub use job::{cpu_time, find_lock, locks, read_lock, Failure, Finished, Job};
 pub use lockswap_workloads::workload::Workload;
 pub use machine::{Invalid, Machine, Ps};
 pub use platform::Sim;

@@ -1,6 +1,8 @@
 //! The simulated machine as a platform.
 
 use crate::engine::{self, access, range, schedule, settling, spin};
+use crate::kernel::node::Node;
+use crate::kernel::Kernel;
 use crate::machine::Ps;
 use crate::word::{self, At, Memory, Place};
 use lockswap_platform::window::LONGEST;
@@ -62,7 +64,11 @@ const SLOTS: usize = 4096;
 #[repr(align(4096))]
 struct Table([Word<usize>; SLOTS]);
 
+/// Nodes of waiters for the kernel's locks: one for each CPU of the largest machine.
+const NODES: usize = 4096;
+
 thread_local! {
+    static NODES_OF_CPUS: &'static [Node<Sim>] = Vec::leak((0..NODES).map(|_| Node::new()).collect());
     static TABLES: Cell<[Option<&'static Table>; 2]> = const { Cell::new([None, None]) };
     /// The reorder windows of threads inside an epoch.
     static WINDOWS: RefCell<Vec<Option<Ns>>> = const { RefCell::new(Vec::new()) };
@@ -129,6 +135,14 @@ pub(crate) const STEP_CYCLES: u64 = 6;
 
 fn until(deadline: Deadline) -> Ps {
     deadline.at.saturating_mul(1000)
+}
+
+impl Kernel for Sim {
+    type Memory = Sim;
+
+    fn nodes() -> &'static [Node<Sim>] {
+        NODES_OF_CPUS.with(|nodes| *nodes)
+    }
 }
 
 impl Platform for Sim {

@@ -33,10 +33,11 @@ impl Place {
     #[inline]
     pub fn read(self) -> u64 {
         let pointer = std::ptr::with_exposed_provenance::<u8>(self.address);
-        // SAFETY: a `Word` of that size is there, and virtual threads run one at a time.
+        // SAFETY: a `Word` of that size or a larger one is there, and virtual threads run one at a time.
         unsafe {
             match self.bytes {
                 1 => u64::from(*pointer),
+                2 => u64::from(*pointer.cast::<u16>()),
                 4 => u64::from(*pointer.cast::<u32>()),
                 _ => *pointer.cast::<u64>(),
             }
@@ -50,6 +51,7 @@ impl Place {
         unsafe {
             match self.bytes {
                 1 => *pointer = value as u8,
+                2 => *pointer.cast::<u16>() = value as u16,
                 4 => *pointer.cast::<u32>() = value as u32,
                 _ => *pointer.cast::<u64>() = value,
             }
@@ -96,6 +98,30 @@ impl<T, M: Memory> Word<T, M> {
     #[inline]
     fn update(&self, at: At, f: impl FnOnce(u64) -> Option<u64>) -> u64 {
         M::update(self.place(), at, f)
+    }
+}
+
+/// A word whose parts can be accessed as well, as on hardware with the lowest byte first.
+impl<M: Memory> Word<u32, M> {
+    /// Writes the lowest byte.
+    #[inline]
+    #[track_caller]
+    pub fn store_byte(&self, value: u8) {
+        M::store(Place { bytes: 1, ..self.place() }, value.into(), Location::caller());
+    }
+
+    /// Writes the lower half.
+    #[inline]
+    #[track_caller]
+    pub fn store_half(&self, value: u16) {
+        M::store(Place { bytes: 2, ..self.place() }, value.into(), Location::caller());
+    }
+
+    /// Writes the upper half, and returns the whole word before.
+    #[inline]
+    #[track_caller]
+    pub fn swap_upper(&self, value: u16) -> u32 {
+        self.update(Location::caller(), |old| Some(old & 0xffff | u64::from(value) << 16)) as u32
     }
 }
 

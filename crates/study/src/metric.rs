@@ -15,12 +15,30 @@ enum Kind {
     Json(String),
 }
 
+/// The longest expression, in bytes, and the most groups that it may have: a search takes time in proportion to the
+/// first, and memory in proportion to their product, for each byte of the output.
+const LONGEST: usize = 4096;
+const MOST_GROUPS: usize = 64;
+
+/// What a compiled expression may take, in bytes: `(a{1000}){1000}` is short, too.
+const LARGEST: usize = 1 << 20;
+
 impl Metric {
     /// Compiles the expression. The number is what its first capture group that took part holds, or the whole match
-    /// where there is none.
+    /// where there is none. An expression that is not well formed or too large is an error, which says so.
     pub fn new(expression: &str) -> Result<Self, String> {
+        if expression.len() > LONGEST {
+            return Err(format!("it has {} bytes, at most {LONGEST} are allowed", expression.len()));
+        }
         // `^` and `$` mean lines: a program's output is one number on some line.
-        let regex = RegexBuilder::new(expression).multi_line(true).build().map_err(|e| e.to_string())?;
+        let mut builder = RegexBuilder::new(expression);
+        let regex = builder.multi_line(true).size_limit(LARGEST).build().map_err(|e| e.to_string())?;
+        let groups = regex.captures_len() - 1;
+        if groups > MOST_GROUPS {
+            return Err(format!(
+                "it has {groups} groups, at most {MOST_GROUPS} are allowed: (?:...) groups without one"
+            ));
+        }
         Ok(Self { kind: Kind::Regex(regex) })
     }
 
@@ -138,6 +156,10 @@ mod tests {
     fn a_broken_expression_is_an_error() {
         assert!(Metric::new("(").is_err());
         assert!(Metric::new("a)|(b").is_err(), "no group is open where one is closed");
+        assert!(Metric::new(&"a".repeat(5000)).unwrap_err().starts_with("it has 5000 bytes"));
+        assert!(Metric::new(&"(a)".repeat(65)).unwrap_err().starts_with("it has 65 groups"));
+        assert!(Metric::new(&"(a)".repeat(64)).is_ok() && Metric::new(&"(?:a)".repeat(65)).is_ok());
+        assert!(Metric::new("(a{1000}){1000}").is_err());
         assert_eq!(find("(?x) v = (\\d+) # a remark", "v=5"), Some(5.0), "a remark ends with the expression");
     }
 }

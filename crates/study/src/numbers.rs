@@ -85,6 +85,16 @@ pub fn as_option(ns: Ns) -> String {
     found.map_or_else(|| format!("{ns}ns"), |(unit, name)| format!("{}{name}", ns / unit))
 }
 
+/// A share for people, with two digits: `4.2 %`.
+pub fn percent(share: f64) -> String {
+    match 100.0 * share {
+        0.0 => "0 %".into(),
+        small if small < 0.095 => "<0.1 %".into(),
+        small if small < 9.95 => format!("{small:.1} %"),
+        large => format!("{large:.0} %"),
+    }
+}
+
 /// A count for people.
 pub fn count(value: f64) -> String {
     match value {
@@ -117,6 +127,7 @@ mod tests {
             ("0.012".into(), "0.82".into(), "1.32".into(), "49.6".into())
         );
         assert_eq!(count(1234567.0), "1.2 M");
+        assert_eq!([0.0, 0.0005, 0.042, 0.42].map(percent), ["0 %", "<0.1 %", "4.2 %", "42 %"]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-use lockswap_records::counters::{Counter, Plain, CHILDREN, CHILD_WORDS};
+use lockswap_records::counters::{Counter, Plain, CHILDREN, CHILD_WORDS, MOST_RULES, RULES};
 use serde::Serialize;
 
 use crate::calls::{self, Answers, Calls};
@@ -34,8 +34,31 @@ pub struct Stats {
     processes_left_alone: u64,
     epochs: Vec<Figures>,
     epochs_misused: Misused,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    profile: Vec<Followed>,
+    #[serde(skip)]
+    without_rule: u64,
     #[serde(skip)]
     plain: bool,
+}
+
+/// A rule of a profile.
+#[derive(Clone, Debug, Serialize)]
+pub struct RuleOf {
+    /// Its line in the profile.
+    pub line: usize,
+    /// Which mutexes it is for.
+    pub conditions: String,
+    /// The lock that it gives, as the profile has it.
+    pub lock: String,
+}
+
+/// A rule, and how many mutexes got their lock by it.
+#[derive(Serialize)]
+struct Followed {
+    #[serde(flatten)]
+    rule: RuleOf,
+    mutexes: u64,
 }
 
 #[derive(Serialize)]
@@ -113,7 +136,7 @@ impl Stats {
                 pshared: of(Counter::Pshared),
             },
             calls: Calls::of(&words),
-            plain_children: words[CHILDREN..].chunks_exact(CHILD_WORDS).filter_map(Child::read).collect(),
+            plain_children: words[CHILDREN..RULES].chunks_exact(CHILD_WORDS).filter_map(Child::read).collect(),
             more_plain_children: of(Counter::Children),
             threads_seen: of(Counter::Threads),
             processes: of(Counter::Processes),
@@ -125,8 +148,21 @@ impl Stats {
                 ignored: of(Counter::EpochsIgnored),
                 not_recorded: latencies.unrecorded,
             },
+            profile: Vec::new(),
+            without_rule: 0,
             plain,
         })
+    }
+
+    /// The same of a run that followed a profile with these rules.
+    ///
+    /// # Errors
+    /// The file is shorter than the library's.
+    pub fn with_rules(self, rules: Vec<RuleOf>, file: &File) -> io::Result<Self> {
+        let words = calls::words(file)?;
+        let counts = &words[RULES..];
+        let profile = rules.into_iter().zip(counts).map(|(rule, mutexes)| Followed { rule, mutexes: *mutexes });
+        Ok(Self { profile: profile.collect(), without_rule: counts[MOST_RULES], ..self })
     }
 
     /// The summary for people, with how the program ended.
@@ -151,7 +187,8 @@ impl Stats {
         }
         let Replaced { mutex, cond, rwlock, spin } = self.replaced;
         let PassedThrough { robust, pi, protect, pshared } = self.passed_through;
-        text += &format!("  replaced        {} on {}, ", count(mutex, "mutex", "mutexes"), self.lock);
+        let lock = if self.profile.is_empty() { &self.lock } else { "the locks of the profile" };
+        text += &format!("  replaced        {} on {lock}, ", count(mutex, "mutex", "mutexes"));
         text += &format!("{}, ", count(cond, "condition variable", "condition variables"));
         text += &format!("{} on {}, ", count(rwlock, "rwlock", "rwlocks"), self.rwlock);
         text += &format!("{} on {}\n", count(spin, "spinlock", "spinlocks"), self.spin);
@@ -179,6 +216,7 @@ impl Stats {
         }
         text += "\n";
         text += &self.children();
+        text += &self.rules();
         for line in latencies::lines(&self.epochs, MOST_EPOCHS) {
             text += &format!("  epoch           {line}\n");
         }
@@ -194,6 +232,29 @@ impl Stats {
             text += &format!("  misused epochs  {}\n", some.join(", "));
         }
         text
+    }
+
+    /// What the rules of a profile were for, a line each; last those that were for nothing.
+    fn rules(&self) -> String {
+        if self.profile.is_empty() {
+            return String::new();
+        }
+        let line = |what: String, RuleOf { line, conditions, lock }: &RuleOf| {
+            format!(
+                "  profile         {what}: {} -> {} (line {line})\n",
+                conditions.escape_debug(),
+                lock.escape_debug()
+            )
+        };
+        let (used, unused): (Vec<_>, Vec<_>) = self.profile.iter().partition(|followed| followed.mutexes > 0);
+        let mut text: String =
+            used.iter().map(|followed| line(count(followed.mutexes, "mutex", "mutexes"), &followed.rule)).collect();
+        text += &format!(
+            "  profile         {} by no rule -> {}\n",
+            count(self.without_rule, "mutex", "mutexes"),
+            self.lock
+        );
+        text + &unused.iter().map(|followed| line("no mutex".into(), &followed.rule)).collect::<String>()
     }
 
     /// The programs that were started plainly, a line each.

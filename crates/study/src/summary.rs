@@ -162,6 +162,27 @@ fn differences(
     subtracted: f64,
 ) -> (Vec<f64>, bool) {
     let Some(baseline) = comparison.baseline_of(lock) else { return (Vec::new(), true) };
+    differences_to(comparison, lock, baseline, measure, phase, subtracted)
+}
+
+/// What the measured rounds say of one lock next to another one that is not the baseline, by the first measure; nothing where
+/// they have no rounds in common. Nothing is corrected: it is for one pair that was chosen before.
+pub fn between(comparison: &Comparison, own: &LockRuns, other: &LockRuns) -> Option<Difference> {
+    let measure = comparison.measures.first()?;
+    let (differences, is_ratio) = differences_to(comparison, own, other, measure, Phase::Measured, 0.0);
+    let shift = stats::shift(&differences)?;
+    Some(Difference { shift, is_ratio, rounds: differences.len(), p: shift.p })
+}
+
+/// The differences to those of any other lock.
+fn differences_to(
+    comparison: &Comparison,
+    lock: &LockRuns,
+    baseline: &LockRuns,
+    measure: &Measure,
+    phase: Phase,
+    subtracted: f64,
+) -> (Vec<f64>, bool) {
     let expected = comparison.expected_exit(lock);
     let values = |runs: &LockRuns| -> Vec<(u32, f64)> {
         let of_phase = runs.samples.iter().filter(|s| s.phase == phase);
@@ -437,6 +458,18 @@ mod tests {
         assert!(lower[1].ratio.unwrap() < 0.51);
         assert_eq!(wall[0].verdict, "the baseline");
         assert_eq!(wall[1].cpu_s, Some(1.0));
+    }
+
+    #[test]
+    fn two_locks_are_compared_with_each_other() {
+        let locks = vec![lock("pthread", &PLAIN), lock("quick", &FAST), lock("third", &PLAIN.map(|wall| wall / 4.0))];
+        let comparison = comparison(Measure::wall(), locks);
+        let [plain, quick, third] = &comparison.locks[..] else { panic!() };
+        let found = between(&comparison, third, quick).unwrap();
+        assert!(found.rounds == 8 && (found.ratio().unwrap() - 2.0).abs() < 0.1, "{found:?}");
+        assert_eq!(found.finding(1, 0.01), stats::Finding::Better);
+        assert_eq!(between(&comparison, quick, third).unwrap().finding(1, 0.01), stats::Finding::Worse);
+        assert_eq!(between(&comparison, quick, plain).unwrap().ratio(), comparison.summary[0][1].ratio);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Reading small text files below a folder, without an allocator and without changing `errno`.
 
-use core::ffi::CStr;
+use core::ffi::{c_char, CStr};
 use core::fmt::{self, Write};
 
 use lockswap_platform::CpuList;
@@ -48,13 +48,12 @@ impl Drop for Folder {
 
 impl Files for Folder {
     fn read<'b>(&self, path: fmt::Arguments<'_>, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
-        let mut name = Path { bytes: [0; PATH_BYTES], length: 0 };
-        name.write_fmt(path).ok()?;
+        let name = Path::new(path)?;
         // Not blocking: what lies in a folder of the user's may be a pipe.
         let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
         // SAFETY: the path is ended by a zero byte, the file is open while it is read, the buffer is as long as said.
         unsafe {
-            let file = syscall!(Sysno::openat, self.0, name.bytes.as_ptr(), flags).ok()?;
+            let file = syscall!(Sysno::openat, self.0, name.as_ptr(), flags).ok()?;
             let length = fill(file, buffer);
             let _ = syscall!(Sysno::close, file);
             Some(&buffer[..length?])
@@ -104,10 +103,24 @@ pub fn beginning<'b>(path: &CStr, buffer: &'b mut [u8]) -> Result<&'b [u8], Errn
     }
 }
 
-/// A path that is being written, always ended by a zero byte.
-struct Path {
+/// A path, ended by a zero byte.
+pub struct Path {
     bytes: [u8; PATH_BYTES],
     length: usize,
+}
+
+impl Path {
+    /// The path, unless it is longer than fits.
+    pub fn new(path: fmt::Arguments<'_>) -> Option<Self> {
+        let mut name = Path { bytes: [0; PATH_BYTES], length: 0 };
+        name.write_fmt(path).ok()?;
+        Some(name)
+    }
+
+    /// For a system call.
+    pub fn as_ptr(&self) -> *const c_char {
+        self.bytes.as_ptr().cast()
+    }
 }
 
 impl Write for Path {

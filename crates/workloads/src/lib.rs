@@ -1,6 +1,6 @@
-//! Benchmark bodies: [`counter`], [`kv`], [`ncs`], [`epochs`], [`shares`], [`bursts`], [`phases`] and [`readers`].
-//! They print nothing and check their own results. See `docs/workloads.md`. [`condvar`] needs condition variables,
-//! and so hardware.
+//! Benchmark bodies: [`counter`], [`kv`], [`ncs`], [`epochs`], [`shares`], [`bursts`], [`phases`], [`readers`],
+//! [`locktorture`] and [`calls`]. They print nothing and check their own results. See `docs/workloads.md`. [`condvar`]
+//! needs condition variables, and so hardware.
 //!
 //! A body is generic over the [platform](lockswap_platform::Platform), over the lock, and over the [crew](crew::Crew) that
 //! provides threads and measures time: it runs on hardware and on a simulated machine. Memory that critical sections touch
@@ -14,6 +14,7 @@
 pub mod affinity;
 mod avl;
 pub mod bursts;
+pub mod calls;
 pub mod condvar;
 pub mod counter;
 pub mod crew;
@@ -25,6 +26,7 @@ pub mod kernels;
 pub mod kv;
 mod lines;
 pub mod little;
+pub mod locktorture;
 pub mod micro;
 pub mod ncs;
 pub mod phases;

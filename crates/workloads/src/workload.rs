@@ -4,7 +4,7 @@ use crate::crew::Timing;
 use crate::epochs::Length;
 use crate::invalid::Invalid;
 use crate::record::Detail;
-use crate::{bursts, counter, epochs, kv, ncs, phases, readers, shares};
+use crate::{bursts, calls, counter, epochs, kv, locktorture, ncs, phases, readers, shares};
 use lockswap_platform::{parse_duration, Ns};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -32,6 +32,10 @@ pub enum Workload {
     Phases(phases::Config),
     /// Read and write under a read-write lock.
     Readers(readers::Config),
+    /// Take a lock as the kernel's own test does.
+    Locktorture(locktorture::Config),
+    /// Make system calls that take locks.
+    Calls(calls::Config),
 }
 
 /// The parameters of a workload; times are in ns.
@@ -54,6 +58,10 @@ pub enum Config {
     Phases(phases::Config),
     /// Of `readers`, and of `oversub` on read-write locks.
     Readers(readers::Config),
+    /// Of `locktorture`.
+    Locktorture(locktorture::Config),
+    /// Of `lock1`, `lock2`, `open1` and `open2`.
+    Calls(calls::Config),
 }
 
 /// Threads until somebody says.
@@ -79,13 +87,18 @@ const PRESETS: &[(&str, Preset)] = &[
     ("bursts", |threads| Workload::Bursts(bursts::Config::new(threads))),
     ("phases", |threads| Workload::Phases(phases::Config::new(threads))),
     ("readers", |threads| Workload::Readers(readers::Config::new(threads))),
+    ("locktorture", |threads| Workload::Locktorture(locktorture::Config::new(threads))),
+    ("lock1", |threads| Workload::Calls(calls::Config::lock1(threads))),
+    ("lock2", |threads| Workload::Calls(calls::Config::lock2(threads))),
+    ("open1", |threads| Workload::Calls(calls::Config::open1(threads))),
+    ("open2", |threads| Workload::Calls(calls::Config::open2(threads))),
 ];
 
 /// Keys that have options of their own.
 const OTHERS: [&str; 3] = ["threads", "timing", "detail"];
 
 /// Keys whose values are times: a unit may be given.
-const TIMES: [&str; 6] = ["ncs", "slo", "window", "lengths", "pause", "phase"];
+const TIMES: [&str; 7] = ["ncs", "slo", "window", "lengths", "pause", "phase", "delay"];
 
 /// The most steps of one computation: some seconds.
 const STEPS: RangeInclusive<u64> = 0..=1_000_000_000;
@@ -111,6 +124,8 @@ macro_rules! each {
             Workload::Bursts($config) => $body,
             Workload::Phases($config) => $body,
             Workload::Readers($config) => $body,
+            Workload::Locktorture($config) => $body,
+            Workload::Calls($config) => $body,
         }
     };
 }
@@ -149,6 +164,7 @@ impl Workload {
     pub fn locks(&self) -> usize {
         match self {
             Workload::Epochs(config) => config.locks,
+            Workload::Calls(config) => config.lock_count(),
             _ => 1,
         }
     }
@@ -167,7 +183,9 @@ impl Workload {
             | Workload::Ncs(ncs::Config { detail, .. })
             | Workload::Epochs(epochs::Config { detail, .. })
             | Workload::Bursts(bursts::Config { detail, .. })
-            | Workload::Phases(phases::Config { detail, .. }) => *detail = noted,
+            | Workload::Phases(phases::Config { detail, .. })
+            | Workload::Locktorture(locktorture::Config { detail, .. })
+            | Workload::Calls(calls::Config { detail, .. }) => *detail = noted,
             Workload::Shares(_) | Workload::Readers(_) => {}
         }
         if let Workload::Epochs(epochs::Config { timing, length: Length::Phases, .. }) = &mut self {
@@ -216,6 +234,8 @@ impl Workload {
             Workload::Bursts(config) => Config::Bursts(config),
             Workload::Phases(config) => Config::Phases(config),
             Workload::Readers(config) => Config::Readers(config),
+            Workload::Locktorture(config) => Config::Locktorture(config),
+            Workload::Calls(config) => Config::Calls(config),
         }
     }
 
@@ -279,6 +299,24 @@ impl Workload {
                 within("reading", config.reading, STEPS)?;
                 within("writing", config.writing, STEPS)?;
                 within("outside", config.outside, STEPS)
+            }
+            Workload::Locktorture(config) => {
+                within("inside", config.inside, STEPS)?;
+                within("outside", config.outside, STEPS)?;
+                within("delay", config.delay, 0..=LONGEST)?;
+                within("seldom", u64::from(config.seldom), 1..=1_000_000)
+            }
+            Workload::Calls(config) => {
+                let sections = config.locks.len() as u64;
+                within("the number of locks", sections, 1..=1000)?;
+                config.locks.iter().try_for_each(|&lock| within("locks", lock as u64, 0..=999))?;
+                config.lines.iter().try_for_each(|&lines| within("lines", lines as u64, 0..=*LINES.end()))?;
+                within("the number of lines", config.lines.len() as u64, sections..=sections)?;
+                for (name, steps) in [("before", &config.before), ("inside", &config.inside)] {
+                    within(&format!("the number of {name}"), steps.len() as u64, sections..=sections)?;
+                    steps.iter().try_for_each(|&steps| within(name, steps, STEPS))?;
+                }
+                Ok(())
             }
         }
     }

@@ -27,15 +27,21 @@ use crate::only::OnlyArgs;
 use crate::outputs::{OutputArgs, Outputs, Wanted, ALL_FORMS};
 use crate::picture;
 use crate::terminal;
-pub use plan::{percent, strays};
-use plan::{Direction, Sweep};
+use plan::Sweep;
+pub use plan::{measured, percent, shell, strays, words, Direction, Variables};
 
 /// Runs a program on several locks in turn and says what the difference is worth.
 #[derive(clap::Args)]
 #[command(after_help = HELP, override_usage = "lockswap compare [OPTIONS] [-- PROGRAM [ARGS]...]")]
 pub struct CompareArgs {
-    /// Locks to compare [default: futex,ttas,ticket,mcs_spin,mcs_stp,cna,shfllock-b]
-    #[arg(short = 'l', long, value_name = "ID,ID,...", value_delimiter = ',', conflicts_with = "all")]
+    #[arg(
+        short = 'l',
+        long,
+        value_name = "ID,ID,...",
+        value_delimiter = ',',
+        conflicts_with = "all",
+        help = format!("Locks to compare [default: {}]", plan::DEFAULT_LOCKS.join(","))
+    )]
     lock: Vec<String>,
     /// Compares every mutex lock that `lockswap list` shows
     #[arg(long)]

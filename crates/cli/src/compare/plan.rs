@@ -15,10 +15,11 @@ use lockswap_workloads::little;
 
 use super::CompareArgs;
 use crate::error::{UserError, USAGE};
+use crate::profile;
 use crate::selection::{all_named, Selection, INTERPOSED, PLAIN, VARIABLES};
 
 /// Locks compared when none are named: the default, and each way of waiting and each family once.
-const DEFAULT_LOCKS: [&str; 7] = ["auto", "futex", "ttas", "ticket", "mcs_stp", "cna", "shfllock-b"];
+pub const DEFAULT_LOCKS: [&str; 7] = ["auto", "futex", "ttas", "ticket", "mcs_stp", "cna", "shfllock-b"];
 
 /// Rounds, unless that many locks take more for a verdict.
 const DEFAULT_RUNS: u32 = 10;
@@ -36,7 +37,7 @@ const BUILT_IN: &str = "built-in key-value workload";
 const MOST_VALUES: usize = 1000;
 
 /// Variables to set, or to remove where there is no value.
-type Variables = Vec<(OsString, Option<OsString>)>;
+pub type Variables = Vec<(OsString, Option<OsString>)>;
 
 /// `--metric`: an expression, and whether a lower number is better.
 #[derive(Clone)]
@@ -145,7 +146,8 @@ pub fn plan(args: &CompareArgs) -> anyhow::Result<Plan> {
     Ok(plan)
 }
 
-fn words(command: &[OsString]) -> Vec<String> {
+/// The command as it is shown.
+pub fn words(command: &[OsString]) -> Vec<String> {
     command.iter().map(|a| a.to_string_lossy().into_owned()).collect()
 }
 
@@ -166,14 +168,24 @@ fn measures(args: &CompareArgs, built_in: bool) -> Vec<Measure> {
     if built_in {
         return vec![Measure::metric(0, "throughput", child::KEY_VALUE_METRIC, child::KEY_VALUE_UNIT, false)];
     }
+    measures_of(&args.metric, args.lower_is_better)
+}
+
+/// What is compared: the metrics, or the wall time where there are none. `lower`: lower is better for all of them.
+fn measures_of(asked: &[Direction], lower: bool) -> Vec<Measure> {
     let measure = |(index, asked): (usize, &Direction)| {
         let name = asked.metric.name().map_or_else(|| asked.regex.clone(), str::to_owned);
-        Measure::metric(index, &name, &asked.regex, "", asked.lower || args.lower_is_better)
+        Measure::metric(index, &name, &asked.regex, "", asked.lower || lower)
     };
-    match args.metric.is_empty() {
+    match asked.is_empty() {
         true => vec![Measure::wall()],
-        false => args.metric.iter().enumerate().map(measure).collect(),
+        false => asked.iter().enumerate().map(measure).collect(),
     }
+}
+
+/// What these metrics measure, and how they are found.
+pub fn measured(asked: &[Direction]) -> (Vec<Measure>, Vec<Metric>) {
+    (measures_of(asked, false), asked.iter().map(|asked| asked.metric.clone()).collect())
 }
 
 /// The locks of one row: its label, the lock, and the rwlock.
@@ -262,7 +274,8 @@ fn environment(args: &CompareArgs, row: &Locks) -> Result<(bool, Variables), Use
 
 /// What removes variables of our own environment that must not change what is compared, unless they are set.
 pub fn strays(set: &Variables) -> Variables {
-    let ours = VARIABLES.into_iter().chain(["LOCKSWAP_STATS", "LOCKSWAP_LATENCIES", "LOCKSWAP_ONLY"]);
+    let ours =
+        VARIABLES.into_iter().chain(["LOCKSWAP_STATS", "LOCKSWAP_LATENCIES", "LOCKSWAP_ONLY", profile::VARIABLE]);
     ours.filter(|variable| !set.iter().any(|(name, _)| name == variable)).map(|name| (name.into(), None)).collect()
 }
 
@@ -306,7 +319,7 @@ fn filled_in_bytes(text: &OsString, setting: &[(String, String)]) -> OsString {
 }
 
 /// A command of the user's, in the shell.
-fn shell(command: &str, envs: Variables) -> Program {
+pub fn shell(command: &str, envs: Variables) -> Program {
     Program { args: ["/bin/sh", "-c", command].map(OsString::from).to_vec(), envs, ..Program::default() }
 }
 

@@ -1,6 +1,6 @@
 //! `lockswap sim`: a workload on several locks and numbers of threads, on a machine that is only described.
 
-mod host;
+pub mod host;
 mod probe;
 mod regret;
 mod reproduce;
@@ -19,7 +19,6 @@ use lockswap_experiment::simulated::output;
 use lockswap_experiment::simulated::plan::{self, Plan, Wanted as Sweep};
 use lockswap_experiment::simulated::points::points;
 use lockswap_experiment::simulated::{run_each, Row};
-use lockswap_locks::registry::Role;
 use lockswap_platform::Ns;
 use lockswap_sim::{Job, Workload};
 use lockswap_study::export::Format;
@@ -31,7 +30,7 @@ use crate::duration::within;
 use crate::error::{UserError, USAGE};
 use crate::outputs::{OutputArgs, Outputs, Wanted, ALL_FORMS};
 use crate::picture::{footer, Picture};
-use crate::selection::{self, no_such_lock};
+use crate::selection;
 use crate::setting::pair;
 use crate::terminal::{self, say};
 
@@ -42,14 +41,17 @@ Examples:
   lockswap sim --machine apple-m1 --workload epochs --lock asl --set slo=20us,50us
   lockswap sim --machine host --workload ncs --threads 1,2,4,8
   lockswap sim --workload oversub --all --export oversub.json
+  lockswap sim --machine xeon-e7-8895v3 --workload lock2 --lock qspinlock,qspinlock-cna:threshold=10ms
   lockswap sim --machine ./mine.toml --set latency.remote=200
   lockswap sim --seeds 6 --export curve.svg --plot latency=waits.svg
 
 Machines: xeon-e5-2699v3, xeon-e7-8895v3, xeon-8s192c, amd-2990wx, opteron-a64, epyc-7742-2s,
 apple-m1, hikey970, intel-hybrid, host (this machine, as a probe of it finds it), or the path of a machine file.
 Workloads: counter, kv, ncs, epochs, epochs-variable, epochs-mixed, epochs-scalability,
-epochs-contention, epochs-oversub, oversub, shares, shares-store, bursts, phases, readers;
-docs/workloads.md has their keys.
+epochs-contention, epochs-oversub, oversub, shares, shares-store, bursts, phases, readers,
+locktorture, lock1, lock2, open1, open2; docs/workloads.md has their keys.
+Locks: those of 'lockswap list' and, with at most one thread for each CPU, the spinlocks of the
+Linux kernel: qspinlock, qspinlock-cna, qspinlock-shfl, qspinlock-ron.
 
 An interrupted run keeps what it has in its JSON and CSV files. Exit status: 0; 1 if a lock stopped
 or a file cannot be written; 2 for wrong usage; 130 after Ctrl-C.";
@@ -184,10 +186,7 @@ fn sweep(args: &SimArgs) -> Result<Plan, UserError> {
     let role = plan::role(&workload);
     let locks = match args.all {
         true => lockswap_sim::locks(role).map(str::to_owned).collect(),
-        false => {
-            args.lock.iter().try_for_each(|lock| check_is_simulated(role, lock))?;
-            selection::all_named(role, &args.lock)?
-        }
+        false => selection::all_simulated(role, &args.lock)?,
     };
     Ok(Plan::new(Sweep {
         workload: args.workload.clone(),
@@ -199,16 +198,6 @@ fn sweep(args: &SimArgs) -> Result<Plan, UserError> {
         seed: args.seed,
         seeds: args.seeds,
     })?)
-}
-
-/// Refuses a lock that cannot be simulated, whatever its parameters are.
-fn check_is_simulated(role: Role, text: &str) -> Result<(), UserError> {
-    let id = text.split(':').next().unwrap_or_default();
-    if lockswap_sim::find_lock(role, id).is_none() {
-        let what = format!("there is no {} lock '{id}' to simulate", role.name());
-        return Err(no_such_lock(what, id, lockswap_sim::locks(role)));
-    }
-    Ok(())
 }
 
 /// Prints what was found so far.

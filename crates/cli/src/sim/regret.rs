@@ -13,7 +13,7 @@ use lockswap_study::export::Format;
 use lockswap_study::runner::Interrupt;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::{advance, bar, check_is_simulated, print_data, say, shown, starting, Throttle, DURATIONS, RUNS};
+use super::{advance, bar, print_data, say, shown, starting, Throttle, DURATIONS, RUNS};
 use crate::duration::within;
 use crate::error::{UserError, USAGE};
 use crate::outputs::{OutputArgs, Outputs, Wanted, ALL_FORMS};
@@ -55,14 +55,14 @@ pub struct RegretArgs {
 
 /// Runs the command.
 pub fn run(args: &RegretArgs, output: &OutputArgs) -> anyhow::Result<ExitCode> {
-    check_is_simulated(Role::Mutex, &args.lock)?;
+    selection::read_simulated(Role::Mutex, args.lock.trim())?;
     let subject = selection::named(Role::Mutex, &args.lock)?;
     let (cells, chosen) = read(&args.choice, "simulated.toml", SIMULATED)?;
     if chosen.iter().any(|cell| cell.machine.is_none()) {
         let remedy = "lockswap bench regret measures them";
         return Err(UserError::new("these cells are those of the real machine", remedy).with_status(USAGE).into());
     }
-    cells.candidates.iter().try_for_each(|lock| check_is_simulated(Role::Mutex, lock))?;
+    cells.candidates.iter().try_for_each(|lock| selection::read_simulated(Role::Mutex, lock).map(drop))?;
     let mut files = Outputs::prepare(output, ALL_FORMS)?;
     let seeds: Vec<u64> = (args.seed..).take(args.seeds.unwrap_or(cells.rounds) as usize).collect();
     let locks = locks(&subject, &cells);

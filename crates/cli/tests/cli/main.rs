@@ -14,8 +14,10 @@ mod sim;
 mod slo;
 mod study;
 mod terminal;
+mod top;
 mod topo;
 mod torture;
+mod trace;
 mod vocabulary;
 
 use std::io::Read;
@@ -47,7 +49,7 @@ impl Place {
             .into_iter()
             .chain(["LOCKSWAP_SLO", "LOCKSWAP_ASL_MAX_WINDOW", "LOCKSWAP_LATENCIES", "LOCKSWAP_BIG"])
             .chain(["LOCKSWAP_ONLY", "LOCKSWAP_YIELD", "ASAN_OPTIONS", "XDG_RUNTIME_DIR"])
-            .chain(["LOCKSWAP_SPINS_BEFORE_PARK"])
+            .chain(["LOCKSWAP_SPINS_BEFORE_PARK", "LOCKSWAP_TRACE"])
         {
             command.env_remove(name);
         }
@@ -148,9 +150,22 @@ fn a_reader_that_goes_away_makes_no_panic() {
 #[test]
 fn every_help_page_has_an_example() {
     let place = Place::new();
-    for subcommand in
-        ["run", "compare", "slo", "list", "doctor", "preload-path", "bench", "sim", "study", "torture", "install-docs"]
-    {
+    for subcommand in [
+        "run",
+        "compare",
+        "slo",
+        "trace",
+        "top",
+        "advise",
+        "list",
+        "doctor",
+        "preload-path",
+        "bench",
+        "sim",
+        "study",
+        "torture",
+        "install-docs",
+    ] {
         let help = text(&place.output(&[subcommand, "--help"]).stdout);
         assert!(help.contains("Example"), "{subcommand}: {help}");
     }

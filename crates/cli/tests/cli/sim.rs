@@ -52,8 +52,17 @@ fn every_workload_has_results_of_the_published_form() {
         "bursts",
         "phases",
         "readers",
+        "locktorture",
+        "lock1",
+        "lock2",
+        "open1",
+        "open2",
     ] {
-        let lock = if workload == "readers" { "bravo" } else { "asl" };
+        let lock = match workload {
+            "readers" => "bravo",
+            "locktorture" | "lock1" | "lock2" | "open1" | "open2" => "qspinlock-cna",
+            _ => "asl",
+        };
         let run = place.output(
             &[
                 &["sim", "--machine", "apple-m1", "--workload", workload, "--lock", lock, "--seeds", "2"][..],

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use pty_process::blocking::Pty;
+use rustix::termios::LocalModes;
 
 use crate::{text, wait_for, Place};
 
@@ -17,7 +18,7 @@ use crate::{text, wait_for, Place};
 const ROWS: u16 = 1000;
 
 /// A command that runs in a terminal of its own, in whose session it and all that it starts are.
-struct Terminal {
+pub struct Terminal {
     child: Child,
     pty: Arc<Pty>,
     written: Arc<Mutex<Vec<u8>>>,
@@ -26,7 +27,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn start(command: Command, columns: u16) -> Self {
+    pub fn start(command: Command, columns: u16) -> Self {
         let (pty, pts) = pty_process::blocking::open().unwrap();
         pty.resize(pty_process::Size::new(50, columns)).unwrap();
         let child = pty_process::blocking::Command::from(command).spawn(pts).unwrap();
@@ -42,17 +43,38 @@ impl Terminal {
         Self { child, pty, written, reader, columns }
     }
 
-    fn shown(&self) -> Shown {
+    pub fn shown(&self) -> Shown {
         Shown { bytes: self.written.lock().unwrap().clone(), columns: self.columns }
     }
 
     /// Types Ctrl-C.
-    fn interrupt(&self) {
-        self.pty.as_ref().write_all(b"\x03").unwrap();
+    pub fn interrupt(&self) {
+        self.press("\x03");
+    }
+
+    /// Types these keys.
+    pub fn press(&self, keys: &str) {
+        self.pty.as_ref().write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// The process of the command.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether the command has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Whether what is typed is shown, and given to programs by lines.
+    pub fn is_cooked(&self) -> bool {
+        let modes = rustix::termios::tcgetattr(&*self.pty).unwrap().local_modes;
+        modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG)
     }
 
     /// Waits for the end; nothing may be left of what the command started.
-    fn end(mut self) -> (ExitStatus, Shown) {
+    pub fn end(mut self) -> (ExitStatus, Shown) {
         let status = self.child.wait().unwrap();
         let session = self.child.id();
         wait_for("the end of all processes of the session", || processes_of(session).is_empty());
@@ -75,7 +97,7 @@ fn processes_of(session: u32) -> Vec<String> {
 }
 
 /// What was written to a terminal of so many columns.
-struct Shown {
+pub struct Shown {
     bytes: Vec<u8>,
     columns: u16,
 }
@@ -92,8 +114,13 @@ impl Shown {
         parser
     }
 
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         self.screen().screen().contents()
+    }
+
+    /// Whether it is the screen of a program that has all of it, behind which that of the shell waits.
+    pub fn is_alternate(&self) -> bool {
+        self.screen().screen().alternate_screen()
     }
 
     /// Whether a line was at any time too long for the terminal.
@@ -123,7 +150,7 @@ impl Shown {
     }
 
     /// The cursor can be seen, and the last line is empty, ready for the shell's prompt.
-    fn check_usable(&self) {
+    pub fn check_usable(&self) {
         let parser = self.screen();
         assert!(!parser.screen().hide_cursor(), "{}", self.text());
         let (row, column) = parser.screen().cursor_position();
@@ -133,7 +160,7 @@ impl Shown {
 }
 
 /// `lockswap` as a terminal's shell starts it.
-fn command(place: &Place, args: &[&str]) -> Command {
+pub fn command(place: &Place, args: &[&str]) -> Command {
     let mut command = place.lockswap(args);
     command.env("TERM", "xterm").env("LC_ALL", "C.UTF-8").env_remove("NO_COLOR").env_remove("COLUMNS");
     command
@@ -232,6 +259,9 @@ fn help_fits() {
         "run",
         "compare",
         "slo",
+        "trace",
+        "top",
+        "advise",
         "list",
         "doctor",
         "topo",

@@ -10,7 +10,8 @@ use lockswap_workloads::micro::{self, Effort, Group as MicroGroup};
 use lockswap_workloads::pthread::{Kind, Mutex, RwLock};
 use lockswap_workloads::report::Report;
 use lockswap_workloads::workload::Workload;
-use lockswap_workloads::{affinity, bursts, condvar, counter, epochs, kv, ncs, phases, price, readers, shares};
+use lockswap_workloads::{affinity, bursts, calls, condvar, counter, epochs, kv, locktorture, ncs, phases, price};
+use lockswap_workloads::{readers, shares};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -143,6 +144,8 @@ fn measured(workload: &Workload, crew: &Hardware) -> Report {
         Workload::Bursts(config) => bursts::run::<Native, _>(config, crew, &*mutex()),
         Workload::Phases(config) => phases::run::<Native, _>(config, crew, &*mutex()),
         Workload::Readers(config) => readers::run::<Native, _>(config, crew, &*RwLock::new()),
+        Workload::Locktorture(config) => locktorture::run::<Native, _>(config, crew, &*mutex()),
+        Workload::Calls(config) => calls::run::<Native, Mutex>(config, crew, &Mutex::array(config.lock_count())),
     };
     Report { cpu_ns: crew.cpu_time.get().copied(), ..report }
 }

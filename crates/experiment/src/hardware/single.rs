@@ -1,5 +1,5 @@
-//! Measurements of single calls, which give plain numbers by name: what the pthread functions cost on each lock, and what
-//! interposition adds to a lock that is called directly.
+//! Measurements of single calls, which give plain numbers by name: what the pthread functions cost on each lock, what
+//! interposition adds to a lock that is called directly, and what it costs to be traced.
 
 pub mod page;
 
@@ -14,6 +14,7 @@ use lockswap_study::summary::{Judgement, Row};
 use lockswap_workloads::micro::{id, Group as MicroGroup, Measurement, Unit, MEASUREMENTS};
 use lockswap_workloads::price::{KEY_VALUE, UNCONTENDED};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io;
 
 /// The numbers of one process, by measurement id.
@@ -30,6 +31,8 @@ pub enum Part {
     Both,
     /// Each lock behind the pthread functions, and called directly.
     Direct,
+    /// Each lock as it is, and while it is traced.
+    Trace,
 }
 
 /// What LiTL's authors found for programs under contention on the average of their locks (USENIX ATC 2016, section 4.3):
@@ -43,8 +46,14 @@ impl Part {
             Part::Uncontended => Some("uncontended"),
             Part::Contended => Some("contended"),
             Part::Direct => Some("direct"),
+            Part::Trace => Some("trace"),
             Part::Both => None,
         }
+    }
+
+    /// Whether all locks are compared with one, not each with a form of itself.
+    pub const fn has_one_baseline(self) -> bool {
+        !matches!(self, Part::Direct | Part::Trace)
     }
 
     /// The measurements that its tables show.
@@ -53,7 +62,7 @@ impl Part {
             Part::Uncontended => &[MicroGroup::Uncontended],
             Part::Contended => &[MicroGroup::Contended],
             Part::Both => &[MicroGroup::Uncontended, MicroGroup::Contended],
-            Part::Direct => &[],
+            Part::Direct | Part::Trace => &[],
         };
         let shown = MEASUREMENTS.iter().filter(|measurement| groups.contains(&measurement.group));
         shown.filter(|measurement| ![id::BARE, id::CALLS].contains(&measurement.id)).collect()
@@ -67,7 +76,7 @@ impl Part {
             Unit::Share => "share",
         };
         match self {
-            Part::Direct => vec![(KEY_VALUE, "ns"), (UNCONTENDED, "ns")],
+            Part::Direct | Part::Trace => vec![(KEY_VALUE, "ns"), (UNCONTENDED, "ns")],
             _ => MEASUREMENTS.iter().map(|measurement| (measurement.id, unit(measurement.unit))).collect(),
         }
     }
@@ -77,7 +86,7 @@ impl Part {
         let time =
             |id: &'static str| Measure::new(id, move |numbers: &Numbers| numbers.get(id).copied()).lower_is_better();
         match self {
-            Part::Direct => vec![time(KEY_VALUE), time(UNCONTENDED)],
+            Part::Direct | Part::Trace => vec![time(KEY_VALUE), time(UNCONTENDED)],
             _ => {
                 let times = self.shown().into_iter().filter(|measurement| measurement.unit == Unit::Nanoseconds);
                 times.map(|measurement| time(measurement.id)).collect()
@@ -86,7 +95,7 @@ impl Part {
     }
 
     /// What to measure on these locks, the first of which is the baseline; `direct` has a group for each lock of ours, with the
-    /// lock that is called directly as its baseline.
+    /// lock that is called directly as its baseline. For `trace`, see [`traced`].
     pub fn groups(self, locks: &[String]) -> Vec<Group<Numbers>> {
         let work = Work::Micro { uncontended: self != Part::Contended, contended: self != Part::Uncontended };
         if self != Part::Direct {
@@ -98,6 +107,14 @@ impl Part {
         let ours = locks.iter().filter(|lock| named::read(Role::Mutex, lock).is_ok_and(|named| is_ours(named.entry)));
         ours.map(|lock| Group::of([price(lock, true), price(lock, false)])).collect()
     }
+}
+
+/// What to measure for `trace`: a group for each lock, with the lock that is not traced as its baseline. `variable` makes the
+/// preload library trace.
+pub fn traced(locks: &[String], variable: &(OsString, Option<OsString>)) -> Vec<Group<Numbers>> {
+    let point = |lock: &String| Point::new(lock, Role::Mutex, Work::Price { directly: None });
+    let traced = |lock| Point { variables: vec![variable.clone()], variant: "traced".to_owned(), ..point(lock) };
+    locks.iter().map(|lock| Group::of([point(lock), traced(lock)])).collect()
 }
 
 /// A lock for the price of interposition.
@@ -196,7 +213,7 @@ pub fn mark(own: &Measured<Numbers>, base: &Measured<Numbers>, part: Part, measu
     Some(Mark::new(ratio, row.ratio_high.unwrap_or(ratio), target, two_calls.then(most).flatten()))
 }
 
-/// Whether an interposed lock is as fast as the same lock called directly, within [`STUDY`].
+/// Whether a form of a lock is as fast as its baseline, within a margin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Near {
     /// The whole interval is within it.
@@ -208,10 +225,10 @@ pub enum Near {
 }
 
 impl Near {
-    /// What a row says.
-    pub fn of(row: &Row) -> Self {
+    /// What a row says; `margin`: how far off counts as near, as a share.
+    pub fn of(row: &Row, margin: f64) -> Self {
         let (Some(low), Some(high)) = (row.ratio_low, row.ratio_high) else { return Near::Unclear };
-        let (least, most) = (1.0 - STUDY, 1.0 + STUDY);
+        let (least, most) = (1.0 - margin, 1.0 + margin);
         if least <= low && high <= most {
             return Near::Yes;
         }
@@ -235,6 +252,7 @@ pub fn json(series: &Series<Numbers>, part: Part, machine: &Machine) -> io::Resu
         serde_json::json!({
             "id": measured.point.lock,
             "directly": is_direct(&measured.point),
+            "variant": measured.point.variant,
             "rounds": measured.rounds,
             "compared": compared.collect::<BTreeMap<_, _>>(),
             "failure": measured.failure,
@@ -246,7 +264,11 @@ pub fn json(series: &Series<Numbers>, part: Part, machine: &Machine) -> io::Resu
         "tool": concat!("lockswap ", env!("CARGO_PKG_VERSION")),
         "machine": machine.host,
         "part": part.name(),
-        "baseline": if part == Part::Direct { "the same lock called directly" } else { PTHREAD },
+        "baseline": match part {
+            Part::Direct => "the same lock called directly",
+            Part::Trace => "the same lock, not traced",
+            _ => PTHREAD,
+        },
         "seed": series.seed,
         "measurements": part.ids().into_iter().map(id).collect::<Vec<_>>(),
         "locks": series.measured().map(lock).collect::<Vec<_>>(),
@@ -337,15 +359,15 @@ mod tests {
         let near = |base, own| {
             let series = series(Part::Direct, KEY_VALUE, base, own);
             let row = series.groups[0].measured[1].row(Part::Direct, KEY_VALUE).unwrap();
-            Near::of(row)
+            Near::of(row, STUDY)
         };
         assert_eq!((near(100.0, 104.0), near(80.0, 100.0), near(100.0, 80.0)), (Near::Yes, Near::No, Near::No));
         let unproven = Row {
             judgement: Judgement::Unclear,
             ..series(Part::Direct, KEY_VALUE, 80.0, 100.0).groups[0].measured[1].rows[0].clone()
         };
-        assert_eq!(Near::of(&unproven), Near::Unclear);
-        assert_eq!(Near::of(&Row { ratio_low: None, ..unproven }), Near::Unclear);
+        assert_eq!(Near::of(&unproven, STUDY), Near::Unclear);
+        assert_eq!(Near::of(&Row { ratio_low: None, ..unproven }, STUDY), Near::Unclear);
     }
 
     #[test]

@@ -97,6 +97,9 @@ fn standard(workload: &str) -> &'static [&'static str] {
             "cna",
             "shfllock-b",
         ],
+        "locktorture" | "lock1" | "lock2" | "open1" | "open2" => {
+            &["qspinlock", "qspinlock-cna", "qspinlock-shfl", "qspinlock-ron"]
+        }
         name if name.starts_with("epochs") => &["pthread", "mcs_spin", "asl"],
         _ => &["pthread", "auto", "mcs_spin", "cna", "ticket", "ttas"],
     }

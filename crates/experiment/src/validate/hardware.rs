@@ -9,7 +9,7 @@ use lockswap_workloads::direct::{choose, Direct, DirectRw};
 use lockswap_workloads::hardware::{Hardware, Seat};
 use lockswap_workloads::report::Report;
 use lockswap_workloads::workload::Workload;
-use lockswap_workloads::{bursts, counter, kv, ncs, phases, readers};
+use lockswap_workloads::{bursts, counter, kv, locktorture, ncs, phases, readers};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
@@ -80,7 +80,8 @@ fn on_mutex<L: RawLock<Native>>(workload: &Workload, crew: &Hardware) -> Result<
         Workload::Ncs(config) => ncs::run::<Native, _>(config, crew, &lock.0),
         Workload::Bursts(config) => bursts::run::<Native, _>(config, crew, &lock.0),
         Workload::Phases(config) => phases::run::<Native, _>(config, crew, &lock.0),
-        Workload::Epochs(_) | Workload::Shares(_) | Workload::Readers(_) => {
+        Workload::Locktorture(config) => locktorture::run::<Native, _>(config, crew, &lock.0),
+        Workload::Epochs(_) | Workload::Shares(_) | Workload::Readers(_) | Workload::Calls(_) => {
             return Err("not a workload of mutexes that can be called directly".into());
         }
     })

@@ -118,7 +118,8 @@ pub fn is_callable(role: Role, lock: &str) -> bool {
 pub fn workload(text: &str) -> Result<Workload, Invalid> {
     let mut parts = text.split(':');
     let name = parts.next().unwrap_or_default();
-    let known = || Workload::names().filter(|name| !name.starts_with("epochs"));
+    let takes_several = |name: &&str| matches!(Workload::named(name), Ok(Workload::Epochs(_) | Workload::Calls(_)));
+    let known = || Workload::names().filter(|name| !takes_several(name));
     if !known().any(|known| known == name) {
         return Err(Invalid::unknown(format!("there is no workload '{name}' to validate"), name, known()));
     }

@@ -72,6 +72,12 @@ impl<P: Platform> RwFutex<P> {
             }
             // Relaxed: the exchange and the park decide.
             let state = self.state.load(Ordering::Relaxed);
+            if is_free(state) && blocked(state) {
+                // Nothing but sleeping writers keeps this reader out, of a lock that nobody will release: whoever did that
+                // preferred readers, and this one prefers writers.
+                self.wake(state, Preference::Writers);
+                continue;
+            }
             let asleep = state | flag | FRESH;
             if !blocked(state)
                 || (state != asleep && self.state.compare_exchange(state, asleep, Ordering::Relaxed).is_err())

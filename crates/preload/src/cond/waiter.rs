@@ -12,9 +12,9 @@
 //! | SIGNALLED | out of the list, one wake-up received                | who signals, unless LEAVING |
 //! | BROADCAST | out of the list, woken with all the others           | who broadcasts, unless LEAVING |
 
+use crate::functions::REAL;
 use crate::{realtime, tls};
 use core::cell::{Cell, UnsafeCell};
-use core::ffi::c_int;
 use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicU32, Ordering};
 use libc::{clockid_t, sem_t, timespec};
@@ -50,11 +50,6 @@ pub struct Until {
 }
 
 pub const NEVER: Until = Until { clock: libc::CLOCK_MONOTONIC, abstime: null() };
-
-extern "C-unwind" {
-    fn sem_wait(semaphore: *mut sem_t) -> c_int;
-    fn sem_clockwait(semaphore: *mut sem_t, clock: clockid_t, abstime: *const timespec) -> c_int;
-}
 
 impl Waiter {
     pub fn new() -> Self {
@@ -109,9 +104,9 @@ impl Waiter {
             let saved = *errno;
             loop {
                 let result = if until.abstime.is_null() {
-                    sem_wait(self.semaphore.get())
+                    REAL.sem_wait.get()(self.semaphore.get())
                 } else {
-                    sem_clockwait(self.semaphore.get(), until.clock, until.abstime)
+                    REAL.sem_clockwait.get()(self.semaphore.get(), until.clock, until.abstime)
                 };
                 let error = core::mem::replace(&mut *errno, saved);
                 if result == 0 || error != libc::EINTR {

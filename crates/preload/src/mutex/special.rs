@@ -1,7 +1,8 @@
 //! The functions for all other mutexes and all other calls: kinds that know their owner, mutexes of another generation,
 //! time-outs, glibc's mutexes, beginning and end.
 
-use super::{ops, word_of, Mutex, ADAPTIVE, DESTROYED, GLIBCS, KIND, NORMAL};
+use super::choose::{self, Choice};
+use super::{word_of, Mutex, ADAPTIVE, DESTROYED, GLIBCS, KIND, NORMAL};
 use crate::counters::count;
 use crate::functions::{Entry, REAL};
 use crate::{cancel, deadline, pool};
@@ -32,11 +33,10 @@ fn deferred<R>(body: impl FnOnce(bool) -> R) -> R {
 
 #[inline(never)]
 pub extern "C" fn lock(mutex: &Mutex) -> c_int {
-    if mutex.is_glibcs() {
+    if !mutex.adopt() {
         return pass_on(&REAL.pthread_mutex_lock, mutex);
     }
     deferred(|asynchronous| {
-        mutex.adopt();
         if let Some(result) = mutex.relock(libc::EDEADLK) {
             return result;
         }
@@ -49,16 +49,15 @@ pub extern "C" fn lock(mutex: &Mutex) -> c_int {
 
 #[inline(never)]
 pub extern "C" fn trylock(mutex: &Mutex) -> c_int {
-    if mutex.is_glibcs() {
+    if !mutex.adopt() {
         return pass_on(&REAL.pthread_mutex_trylock, mutex);
     }
     deferred(|_| {
-        mutex.adopt();
         if let Some(result) = mutex.relock(libc::EBUSY) {
             return result;
         }
         // SAFETY: the mutex is ours.
-        if unsafe { !(ops().try_acquire)(mutex) } {
+        if unsafe { !(mutex.ops().try_acquire)(mutex) } {
             return libc::EBUSY;
         }
         mutex.remember_owner();
@@ -68,11 +67,10 @@ pub extern "C" fn trylock(mutex: &Mutex) -> c_int {
 
 #[inline(never)]
 pub extern "C" fn unlock(mutex: &Mutex) -> c_int {
-    if mutex.is_glibcs() {
+    if !mutex.adopt() {
         return pass_on(&REAL.pthread_mutex_unlock, mutex);
     }
     deferred(|_| {
-        mutex.adopt();
         if !mutex.may_release() {
             return libc::EPERM;
         }
@@ -85,7 +83,7 @@ pub extern "C" fn unlock(mutex: &Mutex) -> c_int {
         mutex.owner.store(0, Ordering::Relaxed);
         // SAFETY: the mutex is ours, and released only if it is held.
         unsafe {
-            if (ops().is_held)(mutex) {
+            if (mutex.ops().is_held)(mutex) {
                 mutex.release();
             }
         }
@@ -97,13 +95,12 @@ pub extern "C" fn unlock(mutex: &Mutex) -> c_int {
 /// `mutex` is a mutex of ours and `abstime` points at the program's timespec.
 unsafe fn lock_until(mutex: &Mutex, clock: Clock, abstime: *const timespec) -> c_int {
     deferred(|asynchronous| {
-        mutex.adopt();
         if let Some(result) = mutex.relock(libc::EDEADLK) {
             return result;
         }
         // SAFETY: the mutex is ours. The time is looked at only if there is something to wait for.
         unsafe {
-            if !(ops().try_acquire)(mutex) {
+            if !(mutex.ops().try_acquire)(mutex) {
                 match deadline::deadline(clock, abstime) {
                     Err(error) => return error,
                     Ok(deadline) if !mutex.wait_until(deadline, asynchronous) => return libc::ETIMEDOUT,
@@ -120,7 +117,7 @@ pub unsafe extern "C-unwind" fn timedlock(mutex: *mut pthread_mutex_t, abstime: 
     // SAFETY: the program's mutex and time.
     unsafe {
         let ours = Mutex::of(mutex);
-        if ours.is_glibcs() {
+        if !ours.adopt() {
             return REAL.pthread_mutex_timedlock.get()(mutex, abstime);
         }
         lock_until(ours, Clock::Realtime, abstime)
@@ -135,7 +132,7 @@ pub unsafe extern "C-unwind" fn clocklock(
     // SAFETY: the program's mutex and time.
     unsafe {
         let ours = Mutex::of(mutex);
-        if ours.is_glibcs() {
+        if !ours.adopt() {
             return REAL.pthread_mutex_clocklock.get()(mutex, clock, abstime);
         }
         match deadline::clock(clock) {
@@ -159,10 +156,17 @@ pub unsafe extern "C-unwind" fn init(mutex: *mut pthread_mutex_t, attr: *const p
             count(*reason);
             return 0;
         }
+        let number = match choose::choice(ours) {
+            Choice::Numbered(number) => number,
+            Choice::Glibcs { adaptive } => {
+                choose::keep(ours, adaptive);
+                return 0;
+            }
+        };
         mutex.cast::<u8>().write_bytes(0, size_of::<pthread_mutex_t>());
         let kind = if kind & KIND == ADAPTIVE { NORMAL } else { kind & KIND };
         // Relaxed: nobody else may use the mutex before this returns.
-        ours.word.store(word_of(kind), Ordering::Relaxed);
+        ours.word.store(word_of(kind, number), Ordering::Relaxed);
         count(Counter::Mutex);
         0
     }
@@ -176,10 +180,10 @@ pub unsafe extern "C-unwind" fn destroy(mutex: *mut pthread_mutex_t) -> c_int {
             return REAL.pthread_mutex_destroy.get()(mutex);
         }
         // Relaxed: nobody else may use the mutex any more; where somebody does, the answer is a courtesy.
-        if (ops().is_held)(ours) || ours.users.load(Ordering::Relaxed) != 0 {
+        if (ours.ops().is_held)(ours) || ours.users.load(Ordering::Relaxed) != 0 {
             return libc::EBUSY;
         }
-        (ops().destroy)(ours);
+        (ours.ops().destroy)(ours);
         ours.word.store(DESTROYED as u64, Ordering::Relaxed);
         0
     }

@@ -1,6 +1,6 @@
 //! What a condition wait does with its mutex.
 
-use super::{glibcs_users, ops, Mutex};
+use super::{glibcs_users, Mutex};
 use crate::functions::REAL;
 use core::ffi::c_int;
 use core::sync::atomic::Ordering;
@@ -63,7 +63,7 @@ pub unsafe fn release_for_wait(mutex: *mut pthread_mutex_t) -> Result<Held, c_in
         if ours.knows_its_owner() {
             ours.owner.store(0, Ordering::Relaxed);
         }
-        if (ops().is_held)(ours) {
+        if (ours.ops().is_held)(ours) {
             ours.release_to_wait();
         }
         Ok(held)
@@ -79,12 +79,12 @@ pub unsafe fn let_holder_finish(mutex: *mut pthread_mutex_t) {
     const YIELDS: u32 = 4;
     // SAFETY: as for this call.
     let ours = unsafe { Mutex::of(mutex) };
-    if ours.is_glibcs() || ops().waiting == WaitingPolicy::Adaptive || !Native::yields_are_allowed() {
+    if ours.is_glibcs() || ours.ops().info.waiting == WaitingPolicy::Adaptive || !Native::yields_are_allowed() {
         return;
     }
     for _ in 0..YIELDS {
         // SAFETY: the mutex is ours; nothing depends on the answer.
-        if unsafe { !(ops().is_held)(ours) } {
+        if unsafe { !(ours.ops().is_held)(ours) } {
             break;
         }
         Native::yield_cpu();

@@ -29,7 +29,9 @@
 
 mod blocks;
 
+use crate::pool::LOCKS;
 use crate::rare_lock::RareLock;
+use crate::tls::inside;
 use crate::{cancel, generation, tls};
 use blocks::{Header, State, FIRST_BUCKETS};
 use core::cell::UnsafeCell;
@@ -106,25 +108,43 @@ impl<L> Word<L> {
     }
 }
 
-/// The blocks of all mutexes, or of all rwlocks, of the process: of one lock type.
+/// The blocks of all mutexes that run on one of the process's locks, or of all rwlocks: of one lock type.
 pub struct Arena {
     lock: RareLock,
     state: UnsafeCell<State>,
     first_table: UnsafeCell<[*mut Header; FIRST_BUCKETS]>,
     /// The arena's bit in [`tls::Thread::inside`].
-    bit: u8,
+    bit: u16,
 }
 
 // SAFETY: the state is accessed only while the lock is held.
 unsafe impl Sync for Arena {}
 
-/// The blocks of mutexes.
-pub static MUTEXES: Arena = Arena::new(1);
+/// The blocks of the mutexes of each lock.
+static MUTEXES: [Arena; LOCKS] = {
+    let mut arenas = [const { Arena::new(inside::MUTEXES) }; LOCKS];
+    let mut lock = 1;
+    while lock < LOCKS {
+        arenas[lock].bit = inside::MUTEXES << lock;
+        lock += 1;
+    }
+    arenas
+};
 /// The blocks of rwlocks.
-pub static RWLOCKS: Arena = Arena::new(2);
+pub static RWLOCKS: Arena = Arena::new(inside::RWLOCKS);
+
+/// The blocks of the mutexes that run on the process's lock with this number.
+pub fn mutexes(lock: u8) -> &'static Arena {
+    &MUTEXES[lock as usize % LOCKS]
+}
+
+/// All arenas, in the order in which a fork acquires their locks.
+fn all() -> impl DoubleEndedIterator<Item = &'static Arena> {
+    MUTEXES.iter().chain([&RWLOCKS])
+}
 
 impl Arena {
-    const fn new(bit: u8) -> Self {
+    const fn new(bit: u16) -> Self {
         Arena {
             lock: RareLock::new(),
             state: UnsafeCell::new(State::EMPTY),
@@ -245,16 +265,15 @@ impl Arena {
 static FORKING: AtomicU64 = AtomicU64::new(0);
 
 /// Keeps other threads out of the arenas until [`after_fork`] or, in the child, [`enter_child`].
-pub extern "C" fn before_fork() {
-    MUTEXES.before_fork();
-    RWLOCKS.before_fork();
+pub fn before_fork() {
+    all().for_each(Arena::before_fork);
     FORKING.store(tls::identity(), Ordering::Relaxed);
 }
 
 /// Undoes [`before_fork`] in the parent.
-pub extern "C" fn after_fork() {
+pub fn after_fork() {
     FORKING.store(0, Ordering::Relaxed);
-    for arena in [&RWLOCKS, &MUTEXES] {
+    for arena in all().rev() {
         // SAFETY: acquired by `before_fork`.
         arena.after_fork(|lock| unsafe { lock.release() });
     }
@@ -266,7 +285,7 @@ pub extern "C" fn after_fork() {
 /// The process has one thread: it is the child of a fork.
 pub unsafe fn enter_child() {
     FORKING.store(0, Ordering::Relaxed);
-    for arena in [&RWLOCKS, &MUTEXES] {
+    for arena in all().rev() {
         // SAFETY: as for this call; threads that waited for the lock are in the parent.
         arena.after_fork(|lock| unsafe { lock.reset() });
     }

@@ -72,7 +72,8 @@ impl Engine {
         self.operations += 1;
         let (core, me) = (self.core(), self.current);
         let line = &self.lines[index];
-        let forwarded = |pending: &Pending| pending.thread == me && pending.address == place.address;
+        let holds = |stored: Place| stored.address == place.address && stored.bytes >= place.bytes;
+        let forwarded = |pending: &Pending| pending.thread == me && holds(pending.place);
         if line.copies.contains(core) || line.pending.iter().any(forwarded) {
             if line.owner == core {
                 self.now = self.now.max(line.arrives);
@@ -126,13 +127,7 @@ impl Engine {
                 self.complete_store(index, me, sent);
             }
         } else {
-            let before = self.value_for_others(index, place);
-            let line = &mut self.lines[index];
-            line.pending.push(Pending { thread: me, address: place.address, value });
-            if !line.committed.iter().any(|(address, _)| *address == place.address) {
-                line.committed.push((place.address, before));
-            }
-            place.write(value);
+            self.put_aside(index, me, place, value);
             let stores = &mut self.me().stores;
             stores.push_back((index as u32, place, sent));
             let waiting = stores.len();

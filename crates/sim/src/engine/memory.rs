@@ -9,6 +9,7 @@ use super::requests::Request;
 use super::stores::Pending;
 use super::{Engine, NOBODY};
 use crate::machine::{Migratory, Ps};
+use crate::word::Place;
 
 /// A cache line. What each access looks at stands first, and so together in the host's memory.
 #[repr(C, align(64))]
@@ -37,7 +38,7 @@ pub struct Line {
     dirty: bool,
     pub copies: CoreSet,
     /// What addresses hold for others while stores to them are pending.
-    pub committed: Vec<(usize, u64)>,
+    pub committed: Vec<(Place, u64)>,
     pub queue: Vec<Request>,
     /// Clusters with a copy.
     clusters: u64,

@@ -1,6 +1,8 @@
 //! The explorer's machine as a platform.
 
 use super::execution::{self, MOST_THREADS, ROOT};
+use crate::kernel::node::Node;
+use crate::kernel::Kernel;
 use crate::word::{self, At, Memory, Place};
 use lockswap_platform::{AtomicInt, Clock, CoreKind, Deadline, Ns, Ordering, Platform, SharedTable, Wake};
 use std::cell::Cell;
@@ -86,6 +88,9 @@ impl Memory for Interleaved {
 type Word<T> = word::Word<T, Interleaved>;
 
 thread_local! {
+    /// Nodes of waiters for the kernel's locks. Who queues writes its node before others see it, so that they need not be
+    /// made anew for each execution.
+    static NODES: &'static [Node<Interleaved>] = Vec::leak((0..MOST_THREADS).map(|_| Node::new()).collect());
     /// The shared tables, made anew for each execution; as long as the longest that a lock needs to be right.
     static TABLES: Cell<[&'static [Word<usize>]; 2]> = const { Cell::new([&[], &[]]) };
     /// The CPUs of the virtual threads that have moved.
@@ -111,6 +116,14 @@ fn virtual_cpu() -> u32 {
     match execution::current() {
         ROOT => 0,
         index => MOVED.get()[index].unwrap_or(index as u32),
+    }
+}
+
+impl<F: Faults> Kernel for Explore<F> {
+    type Memory = Interleaved;
+
+    fn nodes() -> &'static [Node<Interleaved>] {
+        NODES.with(|nodes| *nodes)
     }
 }
 

@@ -22,6 +22,8 @@ pub struct Page {
 pub struct Picture {
     /// What it shows; readers who do not see it have this and the tables.
     pub caption: String,
+    /// Whether it takes the whole width of the page.
+    pub is_wide: bool,
     /// The picture as SVG.
     pub svg: Vec<u8>,
 }
@@ -122,8 +124,9 @@ impl Page {
         for picture in &self.pictures {
             let caption = escaped(&picture.caption);
             let source = percent_encoded(&picture.svg);
+            let class = if picture.is_wide { " class=\"wide\"" } else { "" };
             text += &format!(
-                "<figure><figcaption>{caption}</figcaption>\
+                "<figure{class}><figcaption>{caption}</figcaption>\
                  <img alt=\"{caption}\" src=\"data:image/svg+xml,{source}\"></figure>\n"
             );
         }
@@ -227,11 +230,12 @@ mod tests {
         let columns = ["lock", "x", "y"].map(|name| (name.to_owned(), name != "lock")).to_vec();
         let colours = vec![vec![0.0, 0.5, -2.0]];
         let table = Table { columns, rows: vec![row], colours, ..Table::default() };
-        let picture = Picture { caption: "p<q".into(), svg: b"<svg x='1%'/>".to_vec() };
+        let picture = Picture { caption: "p<q".into(), svg: b"<svg x='1%'/>".to_vec(), is_wide: true };
         let page = Page { title: "t".into(), tables: vec![table], pictures: vec![picture], ..Page::default() };
         let html = page.html();
         assert!(html.contains("<td class=\"n good\" style=\"--h:0.30\">1</td>"), "{html}");
         assert!(html.contains("<td class=\"n bad\" style=\"--h:0.60\">2</td>"), "{html}");
+        assert!(html.contains("<figure class=\"wide\">"), "{html}");
         assert!(
             html.contains("alt=\"p&lt;q\"") && html.contains("data:image/svg+xml,%3Csvg%20x=%271%25%27/%3E\""),
             "{html}"

@@ -171,7 +171,7 @@ fn picture(chart: &Chart) -> page::Picture {
     // On the page its title stands above it.
     let untitled = Chart { title: String::new(), ..chart.clone() };
     let look = Look::new(Format::Svg).width(PICTURE_WIDTH);
-    page::Picture { caption: chart.title.clone(), svg: untitled.render(look) }
+    page::Picture { caption: chart.title.clone(), is_wide: false, svg: untitled.render(look) }
 }
 
 /// A chart for each lock-sensitive program that has several numbers of nodes.

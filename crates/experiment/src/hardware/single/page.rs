@@ -49,7 +49,8 @@ fn cell(own: &Measured<Numbers>, base: &Measured<Numbers>, part: Part, of: &Meas
 /// The tables of a part; with the `targets` of the project, where they are wanted.
 pub fn page(series: &Series<Numbers>, part: Part, targets: bool) -> Page {
     match part {
-        Part::Direct => direct(series),
+        Part::Direct => pairs(series, &DIRECT),
+        Part::Trace => pairs(series, &TRACE),
         _ => calls(series, part, targets),
     }
 }
@@ -124,63 +125,93 @@ fn limits(series: &Series<Numbers>, base: &Measured<Numbers>) -> Option<String> 
     ))
 }
 
-/// The table of `bench direct`.
-fn direct(series: &Series<Numbers>) -> Page {
+/// A table that compares two forms of each lock.
+struct Pairs {
+    part: Part,
+    /// What the first form is called, which is the baseline, and the second.
+    forms: [&'static str; 2],
+    /// The first one in a sentence.
+    baseline: &'static str,
+    /// The difference that counts as near, and what says so.
+    near: f64,
+    source: &'static str,
+}
+
+const DIRECT: Pairs = Pairs {
+    part: Part::Direct,
+    forms: ["direct", "interposed"],
+    baseline: "the same lock called directly",
+    near: STUDY,
+    source: "LiTL, section 4.3: below 5 % on average",
+};
+
+const TRACE: Pairs = Pairs {
+    part: Part::Trace,
+    forms: ["untraced", "traced"],
+    baseline: "the same lock, not traced",
+    near: 0.03,
+    source: "the aim of lockswap trace",
+};
+
+/// The table of `bench direct`, or of `bench trace`.
+fn pairs(series: &Series<Numbers>, pairs: &Pairs) -> Page {
+    let [first, second] = pairs.forms;
+    let limit = format!("within {:.0} %", 100.0 * pairs.near);
     let mut columns = vec![("lock".to_owned(), false)];
-    columns.extend(["kv direct", "interposed"].map(|heading| (heading.to_owned(), true)));
-    columns.extend([RATIO, "within 5 %"].map(|heading| (heading.to_owned(), false)));
-    columns.extend(["uncontended direct", "interposed"].map(|heading| (heading.to_owned(), true)));
+    columns.extend([&format!("kv {first}"), second].map(|heading: &str| (heading.to_owned(), true)));
+    columns.extend([RATIO, &limit].map(|heading| (heading.to_owned(), false)));
+    columns.extend([&format!("uncontended {first}"), second].map(|heading: &str| (heading.to_owned(), true)));
     columns.extend([(RATIO.to_owned(), false), ("difference".to_owned(), true)]);
     columns.push(("verdict on kv".to_owned(), false));
     let mut table = Table { columns, ..Table::default() };
     let mut near: Vec<(Near, f64)> = Vec::new();
     for group in &series.groups {
-        let [direct, interposed] = &group.measured[..] else { continue };
-        let of = |id: &str| interposed.row(Part::Direct, id);
+        let [base, own] = &group.measured[..] else { continue };
+        let of = |id: &str| own.row(pairs.part, id);
         let (Some(kv), Some(alone)) = (of(KEY_VALUE), of(UNCONTENDED)) else { continue };
-        let is_near = Near::of(kv);
+        let is_near = Near::of(kv, pairs.near);
         near.extend(kv.ratio.map(|ratio| (is_near, (ratio - 1.0).abs())));
-        let time = |own: &Measured<Numbers>, id| own.numbers(id).map(|numbers| numbers.median);
-        let shown = |own, id| time(own, id).map_or("-".to_owned(), |time| show(time, Unit::Nanoseconds));
-        let difference = time(interposed, UNCONTENDED).zip(time(direct, UNCONTENDED));
+        let time = |of: &Measured<Numbers>, id| of.numbers(id).map(|numbers| numbers.median);
+        let shown = |of, id| time(of, id).map_or("-".to_owned(), |time| show(time, Unit::Nanoseconds));
+        let difference = time(own, UNCONTENDED).zip(time(base, UNCONTENDED));
         let within = match is_near {
             Near::Yes => "yes",
             Near::No => "no",
             Near::Unclear => "~",
         };
         let cells = vec![
-            direct.point.lock.clone(),
-            shown(direct, KEY_VALUE),
-            shown(interposed, KEY_VALUE),
+            base.point.lock.clone(),
+            shown(base, KEY_VALUE),
+            shown(own, KEY_VALUE),
             kv.ratio_in_words(),
             within.to_owned(),
-            shown(direct, UNCONTENDED),
-            shown(interposed, UNCONTENDED),
+            shown(base, UNCONTENDED),
+            shown(own, UNCONTENDED),
             alone.ratio_in_words(),
             difference.map_or("-".to_owned(), |(own, base)| format!("{:+.1} ns", own - base)),
             kv.verdict.clone(),
         ];
         table.rows.push(Row { cells, judgement: kv.judgement });
     }
-    let study = 100.0 * STUDY;
-    let compared = series.comparisons(Part::Direct.measures().len());
+    let compared = series.comparisons(pairs.part.measures().len());
     let mut notes = vec![
         "kv: time from one operation of the contended key-value workload to the next; uncontended: lock and unlock by one \
          thread"
             .to_owned(),
-        how_to_read("the same lock called directly", compared),
-        format!("within {study:.0} %: the whole interval is; no: it lies outside; ~: unclear, more runs would tell"),
+        how_to_read(pairs.baseline, compared),
+        format!("{limit}: the whole interval is; no: it lies outside; ~: unclear, more runs would tell"),
     ];
     if let Some(median) = Quartiles::of(near.iter().map(|(_, difference)| *difference).collect()) {
         let within = near.iter().filter(|(near, _)| *near == Near::Yes).count();
         notes.push(format!(
-            "kv: {within} of {} locks within {study:.0} %, {:.1} % apart in the median (LiTL, section 4.3: below {study:.0} % on \
-             average)",
+            "kv: {within} of {} locks {limit}, {:.1} % apart in the median ({})",
             near.len(),
-            100.0 * median.median
+            100.0 * median.median,
+            pairs.source
         ));
     }
-    Page { title: "lockswap bench direct".to_owned(), tables: vec![table], notes, ..Page::default() }
+    let name = pairs.part.name().unwrap_or_default();
+    Page { title: format!("lockswap bench {name}"), tables: vec![table], notes, ..Page::default() }
 }
 
 #[cfg(test)]
