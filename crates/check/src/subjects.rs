@@ -142,6 +142,7 @@ fn autos() -> Vec<Subject> {
         const GRACE: u64 = 0;
         const CALM: u8 = 1;
         const AGAIN: u32 = 1;
+        const FREE: u32 = 0;
     }
     type Auto<P> = AutoLock<P, Small>;
     vec![mutex!("auto", "bounds of 0 and 1", Auto)]

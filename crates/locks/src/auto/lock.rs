@@ -7,18 +7,24 @@
 //!                    \ sleepers: [S]->[T]->[U]     those that have gone to sleep; the candidate has the list
 //!
 //! A newcomer takes a free lock at once. Else it joins the queue, whose head is the *candidate*: it looks whether the
-//! lock is free, with pauses that grow, so that a holder which comes back at once finds the lock undisturbed in its
-//! cache. When the candidate has the lock, it makes the next waiter that does not sleep the candidate; those that do
-//! are set aside. If all sleep, the queue is left empty: whoever finds the lock held meanwhile becomes the candidate
-//! and gets the sleepers, and only if nobody does, the holder wakes one as it releases. The one that wakes queues
-//! again. So few threads circulate when there are more than the lock, or the CPUs, can serve (Dice: EuroSys 2017),
-//! nobody waits for a thread to wake up, and a wake-up takes no time of a critical section. For fairness a candidate
-//! calls one sleeper ahead of time every `TURN` or more seldom ([`Sleepers`]); one that has waited for `GRACE` pauses
-//! no more, and claims the lock as it goes to sleep: then no newcomer may take it.
+//! lock is free, with pauses in between. Where acquisitions follow each other quickly (the holder counts them, the
+//! candidate looks at the count), it lets the holder have some of them, undisturbed in its cache. When the
+//! candidate has the lock, it makes the next waiter that does not sleep the candidate; those that do are set aside. If
+//! all sleep, the queue is left empty: whoever finds the lock held meanwhile becomes the candidate and gets the
+//! sleepers, and only if nobody does, the holder wakes one as it releases. The one that wakes queues again. So few
+//! threads circulate when there are more than the lock, or the CPUs, can serve (Dice: EuroSys 2017), nobody waits for
+//! a thread to wake up, and a wake-up takes no time of a critical section. For fairness a new candidate changes places
+//! with the first sleeper every `TURN` or more seldom ([`Sleepers`]), so that no more threads circulate than before;
+//! one that has waited for `GRACE` pauses no more, and claims the lock as it goes to sleep: then no newcomer may take
+//! it.
 //!
 //! Whoever has spun for as long as a round trip through a sleep takes would better have slept if another thread wants
 //! its CPU, the holder maybe, and would better go on if none does. So it gives way to others first; only if there was
 //! one, or after `AGAIN` rounds, it sleeps.
+//!
+//! A candidate may lose its CPU for milliseconds, and those behind it with it. So a waiter asks it for a sign before it
+//! goes to sleep ([`Seat`]). If there is none, though the lock is free at times, the waiter leaves the queue, and
+//! competes for the lock like a newcomer; newcomers then do the same, until the candidate is back.
 //!
 //! **A release is one plain store**, although waiters sleep: [`Platform::store_unless`] frees the lock unless `alert`
 //! says that somebody must be looked after, and its last access is that store, because the lock's memory may be gone
@@ -33,8 +39,9 @@
 //! stored, and the candidate finds the lock free; every later one exchanges `held`, and finds ASLEEP there, or comes
 //! before it is written, and then the candidate cannot write it. CAREFUL is cleared by a thread that has the
 //! candidate's place, the *seat*, so that nobody is about to sleep. *Waiters in the queue*: there is a candidate, and
-//! it makes the next one the candidate. *Sleepers*: somebody has them, the candidate, a thread that has been called,
-//! or the queue word, and then the lock is held with LOOK.
+//! it makes the next one the candidate; one that leaves the queue is awake. *Sleepers*: somebody has them, the candidate,
+//! a thread that has been called, which queues therefore whatever the candidate does, or the queue word, and then the
+//! lock is held with LOOK.
 //!
 //! Fairness: long-term. Space: two words. Hand-off: the candidate sees the lock free.
 //!
@@ -43,6 +50,7 @@
 //! aside (Malthusian locks, Dice: EuroSys 2017), asymmetric fences (Linux' membarrier and restartable sequences).
 
 use super::queue::{Node, Turn};
+use super::seat::Seat;
 use super::sleepers::{Sleepers, Wake};
 use crate::info::{Asks, ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::parameters::{spins, Default, Parameter, Parameters, Setting, Values, SPIN};
@@ -67,17 +75,17 @@ const CLAIMED: u8 = 4;
 const CAREFUL: u8 = 1;
 const LOOK: u8 = 2;
 
-/// `sleep`: the candidate may sleep.
-const SLEEPS: u32 = 1;
-const WOKEN: u32 = 0;
-
 /// A bit of the queue word: the queue is empty, and this is the first of the sleepers that a candidate has left.
 const LEFT: usize = 1;
 
-/// The first pause of a candidate: where sections are short, it gives the holder some of them.
+/// The first pause of a candidate. With several NUMA nodes each is half as long again as the one before.
 const SHORTEST: u32 = 8;
-/// Its longest pause: 10 to 40 us.
+/// The longest one.
 const LONGEST: u32 = 1024;
+/// The shortest one where the lock is brisk; fewer than 256 of the shortest sections fit into it.
+const POLITE: u32 = 128;
+/// A waiter that asks whether the candidate looks at the lock looks at it so often itself meanwhile.
+const SIGHTS: u32 = 16;
 /// A candidate looks for so many times as long at a time as a waiter in the queue.
 const LOOKS: u32 = 4;
 
@@ -93,6 +101,8 @@ pub trait Bounds: Send + Sync + 'static {
     const CALM: u8;
     /// So often a waiter spins once more before it sleeps, if no other thread is ready to run on its CPU.
     const AGAIN: u32;
+    /// A waiter leaves the queue if it has seen the lock free so often while the candidate gave no sign.
+    const FREE: u32;
 }
 
 /// Those of the lock as it is used.
@@ -104,6 +114,7 @@ impl Bounds for Published {
     const GRACE: Ns = 200_000;
     const CALM: u8 = 32;
     const AGAIN: u32 = 32;
+    const FREE: u32 = 2;
 }
 
 /// The lock.
@@ -113,7 +124,9 @@ pub struct AutoLock<P: Platform, B> {
     alert: P::U8,
     /// Careful releases in a row that found nobody asleep. The holder's.
     calm: P::U8,
-    sleep: P::U32,
+    /// Acquisitions, modulo 256. The holder's.
+    turns: P::U8,
+    seat: Seat<P>,
     /// The last waiter of the queue, null, or with the bit LEFT the first sleeper.
     queue: P::Ptr<Node<P>>,
     bounds: PhantomData<B>,
@@ -139,7 +152,18 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
     #[inline]
     fn acquire_free(&self) -> bool {
         // ORDER(hand-off): Acquire pairs with the Release of a release.
-        self.held.try_change(FREE, HELD, Ordering::Acquire)
+        let acquired = self.held.try_change(FREE, HELD, Ordering::Acquire);
+        if acquired {
+            self.count();
+        }
+        acquired
+    }
+
+    /// Counts an acquisition, as the holder.
+    #[inline]
+    fn count(&self) {
+        // Relaxed, both: the holder's; candidates take it as a hint.
+        self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
     #[cold]
@@ -147,47 +171,116 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
     fn lock_contended(&self) {
         let since = P::instant();
         let (mut sleepers, mut was_called) = (Sleepers::NONE, false);
+        // Whether it tries to do without the queue, which it does once.
+        let (mut barges, mut has_barged) = (self.seat.is_left_alone(), false);
         loop {
+            if barges {
+                has_barged = true;
+                if self.barge() {
+                    return;
+                }
+            }
             let node = Node::<P>::new(since, was_called);
             // ORDER(enqueue): Release publishes the node to its successor, whose swap acquires it.
             // ORDER(seat): Acquire pairs with the Release of who left the queue empty; passes on the sleepers.
             let before = self.queue.swap(node.address(), Ordering::AcqRel);
+            let mut turn = Turn::Seat;
             if let Some(first) = sleepers_left(before) {
                 // SAFETY: left with the queue, whose head is this thread now.
                 sleepers.append(unsafe { Sleepers::beginning_with(first) });
             } else if !before.is_null() {
+                let unanswered = || if has_barged { None } else { self.leave_queue(&node) };
+                let again = Setting::Again.number::<P>(B::AGAIN);
                 // SAFETY: it waits for its `next` before it leaves the queue.
-                let (turn, given) =
-                    unsafe { node.wait_behind(before, spins::<P>(), Setting::Again.number::<P>(B::AGAIN)) };
+                let (end, given) = unsafe { node.wait_behind(before, spins::<P>(), again, unanswered) };
                 sleepers.append(given);
-                if let Turn::Called = turn {
-                    was_called = true;
-                    continue;
-                }
+                turn = end;
             }
-            return self.compete(&node, sleepers);
+            while let Turn::Seat = turn {
+                let Some((end, given)) = self.compete(&node, core::mem::replace(&mut sleepers, Sleepers::NONE)) else {
+                    return;
+                };
+                sleepers.append(given);
+                turn = end;
+            }
+            barges = matches!(turn, Turn::Left);
+            was_called |= matches!(turn, Turn::Called);
         }
     }
 
-    /// Acquires the lock as the candidate, and lets another waiter take that place.
-    fn compete(&self, me: &Node<P>, mut sleepers: Sleepers<P>) {
+    /// Leaves the queue if the candidate does not look at the lock although that is free at times; how the wait has
+    /// ended, if it has.
+    fn leave_queue(&self, me: &Node<P>) -> Option<Turn> {
+        if self.seat.is_brisk() || !self.seat.ask() {
+            return None;
+        }
+        let pause = spins::<P>().div_ceil(SIGHTS);
+        let (mut looks, mut free) = (0, 0);
+        let heard = P::spin_map_bounded(SIGHTS, || {
+            if let Some(turn) = me.answered() {
+                return Some(Some(turn));
+            }
+            if !self.seat.is_unanswered() {
+                return Some(None);
+            }
+            looks += 1;
+            free += u32::from(!self.is_held());
+            P::relax(pause);
+            None
+        });
+        match heard {
+            Some(end) => end,
+            None if free >= B::FREE && me.leave(&self.queue, &self.seat) => Some(Turn::Left),
+            None => None,
+        }
+    }
+
+    /// Looks for a while whether the lock is free, while the candidate does not.
+    fn barge(&self) -> bool {
+        let mut left = LOOKS.saturating_mul(spins::<P>()).div_ceil(SHORTEST);
+        let outcome = P::spin_map_bounded(left, || {
+            if self.acquire_free() {
+                return Some(true);
+            }
+            left = left.saturating_sub(1);
+            if left == 0 {
+                return Some(false);
+            }
+            P::relax(SHORTEST);
+            None
+        });
+        outcome == Some(true)
+    }
+
+    /// Acquires the lock as the candidate, and lets another waiter take that place; or changes places with a sleeper whose
+    /// turn it is, and returns what has become of that.
+    fn compete(&self, me: &Node<P>, mut sleepers: Sleepers<P>) -> Option<(Turn, Sleepers<P>)> {
         let since = P::instant();
-        sleepers.call_in_turn(since, Setting::Promote.time::<P>(B::TURN)).wake();
+        self.seat.stand_up();
+        if !me.stays() {
+            if let Some(heir) = sleepers.in_turn(since, Setting::Promote.time::<P>(B::TURN)) {
+                me.change_places(heir, sleepers, &self.queue, &self.seat).wake();
+                return Some(me.wait_aside());
+            }
+        }
         let grace = Setting::Grace.time::<P>(B::GRACE);
         let near = Setting::Near.number::<P>(B::NEAR);
         if near > 0 && !P::has_one_node() {
             me.prefer_neighbour(near, since.saturating_sub(grace));
         }
+        self.seat.sit_down();
         let mut again = Setting::Again.number::<P>(B::AGAIN).div_ceil(LOOKS);
-        while !self.watch(since, grace) {
+        while !self.watch(since.saturating_add(grace)) {
             if again > 0 && !P::gives_way() {
                 again -= 1;
                 continue;
             }
             self.sleep(P::instant().saturating_sub(since) >= grace);
         }
+        self.seat.stand_up();
         self.calm_down();
         self.leave_seat(me, sleepers);
+        None
     }
 
     /// Makes another waiter the candidate, or leaves the queue empty. The caller holds the lock.
@@ -199,34 +292,62 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
             }
             left(first)
         });
+        self.seat.leave(!heir.is_somebody());
         heir.wake();
     }
 
-    /// Looks for a while whether the lock is free, and returns whether it has acquired it.
-    fn watch(&self, since: Ns, grace: Ns) -> bool {
+    /// Looks for a while whether the lock is free, and returns whether it has acquired it; from `insists` on without
+    /// pauses.
+    fn watch(&self, insists: Ns) -> bool {
         let longest = Setting::Longest.number::<P>(LONGEST);
         let most = LOOKS.saturating_mul(spins::<P>());
         let mut pause = Setting::Shortest.number::<P>(SHORTEST).min(longest);
-        let (mut spent, mut insists) = (0_u32, false);
+        let mut spent = 0_u32;
+        let (mut before, mut seen) = (P::instant(), self.turns.load(Ordering::Relaxed));
+        if self.seat.is_brisk() && before <= insists {
+            P::relax(POLITE);
+        }
         let outcome = P::spin_map_bounded(most, || {
-            // Relaxed: the exchange decides.
-            let held = self.held.load(Ordering::Relaxed);
-            // ORDER(hand-off): as in `acquire_free`. CLAIMED is this candidate's.
-            if held & HELD == 0 && self.held.compare_exchange(held, HELD, Ordering::Acquire).is_ok() {
+            self.seat.answer();
+            let now = P::instant();
+            let insists = now > insists;
+            if self.acquire_as_candidate() {
                 return Some(true);
             }
             if spent >= most {
                 return Some(false);
             }
-            insists = insists || P::instant().saturating_sub(since) > grace;
+            self.seat.note_brisk(self.turns_since(&mut seen), now.saturating_sub(before));
+            before = now;
             if !insists {
-                P::relax(pause);
-                spent = spent.saturating_add(pause);
-                pause = (pause + pause.div_ceil(2)).min(longest);
+                let polite = if self.seat.is_brisk() { pause.max(POLITE) } else { pause };
+                P::relax(polite);
+                spent = spent.saturating_add(polite);
+                if !P::has_one_node() {
+                    pause = (pause + pause.div_ceil(2)).min(longest);
+                }
             }
             None
         });
         outcome == Some(true)
+    }
+
+    fn acquire_as_candidate(&self) -> bool {
+        // Relaxed: the exchange decides.
+        let held = self.held.load(Ordering::Relaxed);
+        // ORDER(hand-off): as in `acquire_free`. CLAIMED is this candidate's.
+        let acquired = held & HELD == 0 && self.held.compare_exchange(held, HELD, Ordering::Acquire).is_ok();
+        if acquired {
+            self.count();
+        }
+        acquired
+    }
+
+    /// How many acquisitions there have been since the last look.
+    fn turns_since(&self, seen: &mut u8) -> u8 {
+        // Relaxed: a hint.
+        let turns = self.turns.load(Ordering::Relaxed);
+        turns.wrapping_sub(core::mem::replace(seen, turns))
     }
 
     /// Sleeps until the lock is released, and claims it or not.
@@ -238,16 +359,13 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
             P::settle();
         }
         let asleep = if claims { HELD | ASLEEP | CLAIMED } else { HELD | ASLEEP };
-        // Relaxed: published by the exchange.
-        self.sleep.store(SLEEPS, Ordering::Relaxed);
-        // ORDER(asleep): Release pairs with the Acquire in `release_carefully`: its store to `sleep` comes after ours.
+        self.seat.lie_down();
+        // ORDER(asleep): Release pairs with the Acquire in `release_carefully`: its call comes after our lying down.
         if self.held.compare_exchange(HELD, asleep, Ordering::Release).is_err() {
-            return;
+            return self.seat.get_up();
         }
         // Relaxed: `watch` acquires.
-        while self.sleep.load(Ordering::Relaxed) == SLEEPS {
-            P::park(&self.sleep, SLEEPS, None);
-        }
+        self.seat.sleep();
     }
 
     /// Lets releases be plain stores again, if there have been enough that nobody needed to be careful. The caller
@@ -292,21 +410,19 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
 
     /// Releases the lock so that a candidate which sleeps, or claims it, is seen.
     fn release_carefully(&self) {
-        let address: *const P::U32 = &self.sleep;
         let held = P::spin_map(|| {
             // ORDER(asleep): Acquire pairs with the Release in `sleep`.
             let held = self.held.load(Ordering::Acquire);
             let calm = if held == HELD { self.calm.load(Ordering::Relaxed).saturating_add(1) } else { 0 };
             self.calm.store(calm, Ordering::Relaxed);
-            if held & ASLEEP != 0 {
-                // Relaxed: the kernel compares the word while it holds a lock of its own.
-                self.sleep.store(WOKEN, Ordering::Relaxed);
-            }
             // ORDER(hand-off): Release pairs with the Acquire of the next acquisition; publishes the critical section.
-            // LAST: the lock may be destroyed after this exchange; the wake-up uses the address only.
+            // LAST: the lock may be destroyed after this exchange, unless the candidate sleeps: it waits for the call.
             self.held.compare_exchange(held, held & CLAIMED, Ordering::Release).ok()
         });
         if held & ASLEEP != 0 {
+            let address = self.seat.address();
+            // LAST: the wake-up uses the address only.
+            self.seat.call();
             P::unpark(address, 1);
         }
     }
@@ -316,6 +432,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         let me = Node::<P>::new(0, false);
         // ORDER(enqueue), ORDER(seat): as in `lock_contended`.
         if self.queue.try_change(null_mut(), me.address(), Ordering::AcqRel) {
+            self.seat.stand_up();
             self.calm_down();
             self.leave_seat(&me, Sleepers::NONE);
         }
@@ -343,7 +460,8 @@ unsafe impl<P: Platform, B: Bounds> RawLock<P> for AutoLock<P, B> {
                 key: "shortest",
                 values: Values::Number(Setting::Shortest, 1, 1_000_000, "pauses"),
                 default: Default::Number(SHORTEST),
-                summary: "first pause of the candidate between two looks at the lock; each is half as long again",
+                summary:
+                    "first pause of the candidate between two looks at the lock; with NUMA nodes they grow by half",
                 source: "sim regret, see docs/auto.md",
             },
             Parameter {
@@ -391,7 +509,8 @@ unsafe impl<P: Platform, B: Bounds> RawLock<P> for AutoLock<P, B> {
             held: P::U8::new(FREE),
             alert: P::U8::new(0),
             calm: P::U8::new(0),
-            sleep: P::U32::new(WOKEN),
+            turns: P::U8::new(0),
+            seat: Seat::new(),
             queue: P::Ptr::new(null_mut()),
             bounds: PhantomData,
         }
@@ -400,7 +519,9 @@ unsafe impl<P: Platform, B: Bounds> RawLock<P> for AutoLock<P, B> {
     #[inline]
     unsafe fn lock(&self, (): &()) {
         // ORDER(hand-off): as in `acquire_free`.
-        if self.held.compare_exchange(FREE, HELD, Ordering::Acquire).is_err() {
+        if self.held.compare_exchange(FREE, HELD, Ordering::Acquire).is_ok() {
+            self.count();
+        } else {
             self.lock_contended();
         }
     }

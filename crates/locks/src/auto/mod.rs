@@ -3,4 +3,5 @@
 
 pub mod lock;
 mod queue;
+mod seat;
 mod sleepers;

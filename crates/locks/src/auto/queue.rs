@@ -1,6 +1,7 @@
 //! The queue of waiters, and how they wait. All accesses but those with an order of their own are Relaxed: they are
 //! the candidate's, which acquires what the candidate before it wrote, with the seat.
 
+use super::seat::Seat;
 use super::sleepers::{Carried, Sleepers, Wake};
 use crate::waiting::{GRANTED, PARKED, WAITING};
 use core::ptr::null_mut;
@@ -19,12 +20,16 @@ pub enum Turn {
     Seat,
     /// The waiter is to queue again.
     Called,
+    /// The waiter has left the queue.
+    Left,
 }
 
 /// A waiter, on its own stack.
 pub struct Node<P: Platform> {
     /// In the queue: the next waiter. Among the sleepers: the next sleeper.
     pub next: P::Ptr<Node<P>>,
+    /// In the queue: the waiter before.
+    before: P::Ptr<Node<P>>,
     pub status: P::U32,
     /// The locality group of its CPU.
     place: P::U32,
@@ -43,6 +48,7 @@ impl<P: Platform> Node<P> {
     pub fn new(since: Ns, stays: bool) -> Self {
         Node {
             next: P::Ptr::new(null_mut()),
+            before: P::Ptr::new(null_mut()),
             status: P::U32::new(WAITING),
             place: P::U32::new(P::node()),
             since: P::Usize::new(since as usize),
@@ -68,23 +74,35 @@ impl<P: Platform> Node<P> {
         P::spin_map(|| Some(self.next()).filter(|next| !next.is_null()))
     }
 
-    /// Waits behind a predecessor for an answer, spinning for so many looks before it sleeps, and as often `again` as
-    /// nobody else wants the CPU; the answer, and the sleepers that come with it.
-    ///
-    /// # Safety
-    /// The predecessor has not seen its `next` yet, and waits until it has.
-    pub unsafe fn wait_behind(&self, predecessor: *mut Node<P>, looks: u32, mut again: u32) -> (Turn, Sleepers<P>) {
-        // ORDER(link): Release pairs with the Acquire in `next`; publishes this node.
-        // SAFETY: as for this call.
-        unsafe { (*predecessor).next.store(self.address(), Ordering::Release) };
+    /// What the wait has ended with, if it has.
+    pub fn answered(&self) -> Option<Turn> {
         // ORDER(seat): Acquire pairs with the Release in `answer` and `seat`.
-        let answered = || match self.status.load(Ordering::Acquire) {
+        match self.status.load(Ordering::Acquire) {
             GRANTED => Some(Turn::Seat),
             CALLED => Some(Turn::Called),
             _ => None,
-        };
+        }
+    }
+
+    /// Waits behind a predecessor for an answer, spinning for so many looks before it sleeps, and as often `again` as
+    /// nobody else wants the CPU; the answer, and the sleepers that come with it. `unanswered` is called each time the
+    /// looks have been in vain, and may end the wait.
+    ///
+    /// # Safety
+    /// The predecessor has not seen its `next` yet, and waits until it has.
+    pub unsafe fn wait_behind(
+        &self,
+        predecessor: *mut Node<P>,
+        looks: u32,
+        mut again: u32,
+        mut unanswered: impl FnMut() -> Option<Turn>,
+    ) -> (Turn, Sleepers<P>) {
+        self.before.store(predecessor, Ordering::Relaxed);
+        // ORDER(link): Release pairs with the Acquire in `next`; publishes this node.
+        // SAFETY: as for this call.
+        unsafe { (*predecessor).next.store(self.address(), Ordering::Release) };
         let turn = loop {
-            if let Some(turn) = P::spin_map_bounded(looks, answered) {
+            if let Some(turn) = P::spin_map_bounded(looks, || self.answered()).or_else(&mut unanswered) {
                 break turn;
             }
             // Relaxed: the announcement carries no data; it fails only on an answer, which the next round acquires.
@@ -97,12 +115,82 @@ impl<P: Platform> Node<P> {
             }
             self.sleep();
         };
+        self.end_wait(turn)
+    }
+
+    /// What came with the answer.
+    fn end_wait(&self, turn: Turn) -> (Turn, Sleepers<P>) {
+        if let Turn::Left = turn {
+            return (turn, Sleepers::NONE);
+        }
         // SAFETY: given with the answer.
         let mut sleepers = unsafe { Sleepers::beginning_with(self.given()) };
-        if let Turn::Called = turn {
-            sleepers.learn(P::instant().saturating_sub(self.called.load(Ordering::Relaxed) as Ns));
+        let called = self.called.load(Ordering::Relaxed) as Ns;
+        if called != 0 {
+            sleepers.learn(P::instant().saturating_sub(called));
         }
         (turn, sleepers)
+    }
+
+    /// Waits for an answer, among the sleepers.
+    pub fn wait_aside(&self) -> (Turn, Sleepers<P>) {
+        let turn = loop {
+            self.sleep();
+            if let Some(turn) = self.answered() {
+                break turn;
+            }
+        };
+        self.end_wait(turn)
+    }
+
+    /// Whether the waiter is not set aside (again).
+    pub fn stays(&self) -> bool {
+        self.stays.load(Ordering::Relaxed) != 0
+    }
+
+    /// Lets a sleeper be the candidate instead, at the head of the queue, and becomes the last of the sleepers. The
+    /// caller waits among them then.
+    pub fn change_places(
+        &self,
+        heir: *mut Node<P>,
+        mut sleepers: Sleepers<P>,
+        queue: &P::Ptr<Node<P>>,
+        seat: &Seat<P>,
+    ) -> Wake<P> {
+        // SAFETY: waits until it is answered.
+        let node = unsafe { &*heir };
+        node.next.store(null_mut(), Ordering::Relaxed);
+        let mut after = self.next();
+        // ORDER(enqueue): Release publishes the line above to the next one that queues.
+        if after.is_null() && !queue.try_change(self.address(), heir, Ordering::Release) {
+            after = self.linked();
+        }
+        if !after.is_null() {
+            node.link(after);
+        }
+        self.status.store(ASIDE, Ordering::Relaxed);
+        sleepers.push(self.address());
+        node.stays.store(1, Ordering::Relaxed);
+        node.called.store(P::instant() as usize, Ordering::Relaxed);
+        let status = &raw const node.status;
+        node.answer(GRANTED, sleepers.pass());
+        seat.leave(false);
+        Wake::at(status)
+    }
+
+    /// Leaves the queue, unless the candidate has answered a question or this waiter; whether it has left.
+    pub fn leave(&self, queue: &P::Ptr<Node<P>>, seat: &Seat<P>) -> bool {
+        if !seat.stop() {
+            return false;
+        }
+        // Relaxed, here and below: the candidate, which alone changes the queue, is stopped.
+        let leaves = self.status.load(Ordering::Relaxed) == WAITING;
+        if leaves {
+            // SAFETY: in the queue before this waiter, which it outlasts while that has no answer.
+            unsafe { &*self.before.load(Ordering::Relaxed) }.take_out(self.address(), queue);
+        }
+        seat.go_on();
+        leaves
     }
 
     /// Takes the announcement of a sleep back, unless the waiter has been set aside or answered. Whether it has.
@@ -162,7 +250,7 @@ impl<P: Platform> Node<P> {
             }
             // SAFETY: waits until it is answered.
             let node = unsafe { &*next };
-            let (status, stays) = (&raw const node.status, node.stays.load(Ordering::Relaxed) != 0);
+            let (status, stays) = (&raw const node.status, node.stays());
             if node.seat(sleepers.pass()) {
                 return Wake::NOBODY;
             }
@@ -192,7 +280,14 @@ impl<P: Platform> Node<P> {
             }
             after = node.linked();
         }
-        self.next.store(after, Ordering::Relaxed);
+        self.link(after);
+    }
+
+    /// Lets a waiter be the next one.
+    fn link(&self, next: *mut Node<P>) {
+        self.next.store(next, Ordering::Relaxed);
+        // SAFETY: in the queue, so that it waits until it is answered.
+        unsafe { (*next).before.store(self.address(), Ordering::Relaxed) };
     }
 
     /// Moves the first waiter of this node's locality group, among the next `most` ones, right behind this node, the
@@ -213,9 +308,9 @@ impl<P: Platform> Node<P> {
                 return;
             }
             if is_near(node) {
-                before.next.store(after, Ordering::Relaxed);
-                node.next.store(self.next(), Ordering::Relaxed);
-                self.next.store(at, Ordering::Relaxed);
+                before.link(after);
+                node.link(self.next());
+                self.link(at);
                 return;
             }
             before = node;
@@ -241,7 +336,7 @@ mod tests {
     }
 
     fn link<const N: usize>(nodes: &[Waiter; N]) -> AtomicPtr<Waiter> {
-        nodes.windows(2).for_each(|pair| pair[0].next.store(pair[1].address(), Ordering::Relaxed));
+        nodes.windows(2).for_each(|pair| pair[0].link(pair[1].address()));
         AtomicPtr::new(nodes[N - 1].address())
     }
 
@@ -297,6 +392,50 @@ mod tests {
         pass_on(&nodes[0], &word);
         assert!(!nodes[1].stay_awake());
         assert_eq!((status(&nodes[1]), nodes[2].given()), (ASIDE, nodes[1].address()));
+    }
+
+    /// A waiter may leave from the middle of the queue, and from its end.
+    #[test]
+    fn who_finds_the_candidate_away_leaves() {
+        for (leaver, rest) in [(1, [2, 3]), (2, [1, 3]), (3, [1, 2])] {
+            let nodes = queue([GRANTED, WAITING, WAITING, WAITING]);
+            let word = link(&nodes);
+            let seat = Seat::new();
+            assert!(!nodes[leaver].leave(&word, &seat), "nobody has asked");
+            assert!(seat.ask() && nodes[leaver].leave(&word, &seat));
+            assert!(seat.is_left_alone());
+            assert_eq!(nodes[0].next(), nodes[rest[0]].address());
+            assert_eq!(nodes[rest[0]].next(), nodes[rest[1]].address());
+            assert_eq!(nodes[rest[1]].before.load(Ordering::Relaxed), nodes[rest[0]].address());
+            assert_eq!(word.load(Ordering::Relaxed), nodes[rest[1]].address());
+        }
+    }
+
+    #[test]
+    fn who_has_been_answered_stays() {
+        let nodes = queue([GRANTED, GRANTED]);
+        let word = link(&nodes);
+        let seat = Seat::new();
+        assert!(seat.ask() && !nodes[1].leave(&word, &seat));
+        assert_eq!(word.load(Ordering::Relaxed), nodes[1].address());
+    }
+
+    #[test]
+    fn a_sleeper_takes_the_place_of_the_candidate() {
+        let sleeper = Waiter::new(0, false);
+        sleeper.status.store(ASIDE, Ordering::Relaxed);
+        for behind in [true, false] {
+            let nodes = queue([GRANTED, WAITING]);
+            let word = if behind { link(&nodes) } else { AtomicPtr::new(nodes[0].address()) };
+            let seat = Seat::new();
+            seat.stand_up();
+            let wake = nodes[0].change_places(sleeper.address(), Sleepers::NONE, &word, &seat);
+            assert!(wake.is_somebody() && seat.is_left_alone());
+            assert_eq!((status(&sleeper), status(&nodes[0])), (GRANTED, ASIDE));
+            assert_eq!(sleeper.given(), nodes[0].address());
+            assert_eq!(sleeper.next(), if behind { nodes[1].address() } else { null_mut() });
+            assert_eq!(word.load(Ordering::Relaxed), if behind { nodes[1].address() } else { sleeper.address() });
+        }
     }
 
     #[test]

@@ -17,7 +17,6 @@ pub struct Wake<P: Platform>(*const P::U32);
 impl<P: Platform> Wake<P> {
     pub const NOBODY: Self = Wake(core::ptr::null());
 
-    #[cfg(test)]
     pub fn is_somebody(&self) -> bool {
         !self.0.is_null()
     }
@@ -53,9 +52,9 @@ impl<P: Platform> Carried<P> {
 pub struct Sleepers<P: Platform> {
     first: *mut Node<P>,
     last: *mut Node<P>,
-    /// When the first is to be called, ns.
+    /// When the first is to have its turn, ns.
     due: Ns,
-    /// The least time between two calls, ns: four times what a wake-up has taken lately, so that waking up takes at
+    /// The least time between two turns, ns: four times what a wake-up has taken lately, so that waking up takes at
     /// most a quarter of a CPU's time, but [`LONGEST_TURN`] at most: where threads wait long for a CPU, sleepers wait,
     /// too.
     turn: Ns,
@@ -129,14 +128,13 @@ impl<P: Platform> Sleepers<P> {
         Self::call(first, self.pass(), now)
     }
 
-    /// Calls the first sleeper, if the last call for this reason was long enough ago: `least` ns, or a turn.
-    pub fn call_in_turn(&mut self, now: Ns, least: Ns) -> Wake<P> {
+    /// Takes the first sleeper out, if the last time was long enough ago: `least` ns, or a turn.
+    pub fn in_turn(&mut self, now: Ns, least: Ns) -> Option<*mut Node<P>> {
         if self.first.is_null() || now < self.due {
-            return Wake::NOBODY;
+            return None;
         }
         self.due = now + self.turn.max(least);
-        let first = self.pop();
-        Self::call(first, null_mut(), now)
+        Some(self.pop())
     }
 
     fn call(waiter: *mut Node<P>, others: *mut Node<P>, now: Ns) -> Wake<P> {
@@ -212,16 +210,16 @@ mod tests {
         let nodes = sleeping();
         let mut sleepers = list(&nodes);
         sleepers.learn(1_000);
-        let called = |sleepers: &mut Sleepers<Native>, now| !sleepers.call_in_turn(now, 50).0.is_null();
-        assert!(called(&mut sleepers, 10) && is_called(&nodes[0]));
-        assert!(!called(&mut sleepers, 4_009) && !is_called(&nodes[1]));
-        assert!(called(&mut sleepers, 4_010) && is_called(&nodes[1]));
+        let taken = |sleepers: &mut Sleepers<Native>, now| sleepers.in_turn(now, 50);
+        assert_eq!(taken(&mut sleepers, 10), Some(nodes[0].address()));
+        assert_eq!(taken(&mut sleepers, 4_009), None);
+        assert_eq!(taken(&mut sleepers, 4_010), Some(nodes[1].address()));
         // What the list knows goes with it, also when it is short, and has an upper bound.
         // SAFETY: passed on.
         let mut passed = unsafe { Sleepers::<Native>::beginning_with(sleepers.pass()) };
-        assert!(!called(&mut passed, 8_009));
+        assert_eq!(taken(&mut passed, 8_009), None);
         passed.learn(Ns::MAX);
         assert_eq!(passed.turn, LONGEST_TURN);
-        assert!(called(&mut passed, 8_010) && !called(&mut passed, Ns::MAX));
+        assert!(taken(&mut passed, 8_010).is_some() && taken(&mut passed, Ns::MAX).is_none());
     }
 }

@@ -1,0 +1,238 @@
+//! The candidate's place, and whether the candidate has a CPU.
+//!
+//!      +-------- sit_down, answer ---------+
+//!      v                                   |
+//!   THERE --ask--> ASKED ----------------> * -stop-> STOPPED -go_on-> AWAY -> *
+//!   EMPTY --ask----^   AWAY -------------> *
+//!
+//!   any of EMPTY, THERE, ASKED, AWAY --stand_up--> BUSY --leave--> EMPTY, or AWAY
+//!                                    --lie_down--> ASLEEP --call--> AWAY
+//!
+//! Nobody can see from outside whether a thread runs. But the candidate looks at the lock again and again; if it is
+//! asked, it answers as it does so. Who gets no answer for longer than the candidate pauses knows that it has lost its
+//! CPU, and that nobody takes the lock when it is free. A candidate that is STOPPED can neither leave its place nor
+//! change the queue, until the one that has stopped it, which does not wait for anything meanwhile, has changed it.
+
+use core::marker::PhantomData;
+use lockswap_platform::{AtomicInt, Ns, Ordering, Platform};
+
+/// There is no candidate, or one that does not know it yet.
+const EMPTY: u32 = 0;
+/// It looks at the lock.
+const THERE: u32 = 1;
+/// It has been asked whether it does.
+const ASKED: u32 = 2;
+/// It has not answered, or is being woken.
+const AWAY: u32 = 3;
+/// The queue is another waiter's to change.
+const STOPPED: u32 = 4;
+/// The queue is the candidate's to change.
+const BUSY: u32 = 5;
+/// It sleeps, or is about to.
+const ASLEEP: u32 = 6;
+const STATE: u32 = 7;
+
+/// The most that passes from one acquisition to the next where the lock is brisk, ns.
+const PACE: Ns = 400;
+
+/// A bit of the word: others get the lock so quickly after each other that the candidate lets many of them pass.
+const BRISK: u32 = 8;
+
+/// The place.
+#[repr(transparent)]
+pub struct Seat<P: Platform>(P::U32, PhantomData<P>);
+
+impl<P: Platform> Seat<P> {
+    pub fn new() -> Self {
+        Seat(P::U32::new(EMPTY), PhantomData)
+    }
+
+    /// The word on which the candidate sleeps.
+    pub fn address(&self) -> *const P::U32 {
+        &self.0
+    }
+
+    fn word(&self) -> u32 {
+        // Relaxed: exchanges decide; BRISK is a hint.
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn is(&self, states: &[u32]) -> bool {
+        states.contains(&(self.word() & STATE))
+    }
+
+    /// Goes over into a state from one of some others; whether it did.
+    fn change(&self, from: &[u32], to: u32, order: Ordering) -> bool {
+        let word = self.word();
+        from.contains(&(word & STATE)) && self.0.compare_exchange(word, word & !STATE | to, order).is_ok()
+    }
+
+    /// As the candidate, whatever others have found meanwhile.
+    fn change_own(&self, to: u32, order: Ordering) {
+        P::spin_map(|| self.change(&[EMPTY, THERE, ASKED, AWAY], to, order).then_some(()));
+    }
+
+    /// The candidate, which is BUSY, looks at the lock from now on.
+    pub fn sit_down(&self) {
+        // ORDER(seat): Release pairs with the Acquire in `stop`: publishes what the candidate has done to the queue.
+        self.0.store(self.word() & !STATE | THERE, Ordering::Release);
+    }
+
+    /// The candidate changes the queue from now on, or leaves its place.
+    pub fn stand_up(&self) {
+        // ORDER(stop): Acquire pairs with the Release in `go_on` and `leave`.
+        self.change_own(BUSY, Ordering::Acquire);
+    }
+
+    /// The candidate has made another waiter the candidate, which is `awake` or not, or has left the queue empty.
+    pub fn leave(&self, awake: bool) {
+        // ORDER(stop): Release pairs with the Acquire in `stand_up`; ORDER(seat): and with that in `stop`.
+        self.0.store(self.word() & !STATE | if awake { EMPTY } else { AWAY }, Ordering::Release);
+    }
+
+    /// The candidate looks at the lock.
+    pub fn answer(&self) {
+        // ORDER(seat): as in `sit_down`.
+        self.change(&[ASKED, AWAY], THERE, Ordering::Release);
+    }
+
+    /// The candidate is about to sleep.
+    pub fn lie_down(&self) {
+        // ORDER(stop): as in `stand_up`.
+        self.change_own(ASLEEP, Ordering::Acquire);
+    }
+
+    /// The candidate sleeps until it is called, or has lain down in vain.
+    pub fn sleep(&self) {
+        loop {
+            // ORDER(called): Acquire pairs with the Release in `call`: the candidate finds the lock as that release left it.
+            let word = self.0.load(Ordering::Acquire);
+            if word & STATE != ASLEEP {
+                return;
+            }
+            P::park(&self.0, word, None);
+        }
+    }
+
+    /// The candidate does not sleep after all. Only if it is not being called.
+    pub fn get_up(&self) {
+        // ORDER(seat): as in `sit_down`.
+        self.0.store(self.word() & !STATE | THERE, Ordering::Release);
+    }
+
+    /// Ends the candidate's sleep; who calls this wakes it.
+    pub fn call(&self) {
+        // ORDER(called): Release pairs with the Acquire in `sleep`. ORDER(seat): as in `sit_down`, for the candidate,
+        // whose ASLEEP the caller has acquired.
+        self.0.store(self.word() & !STATE | AWAY, Ordering::Release);
+    }
+
+    /// Whether the candidate is known not to look at the lock, though it does not sleep.
+    pub fn is_left_alone(&self) -> bool {
+        self.is(&[AWAY])
+    }
+
+    /// Asks the candidate whether it looks at the lock. True while there is no answer.
+    pub fn ask(&self) -> bool {
+        // ORDER(ask): Release pairs with the Acquire in `stop` and `stand_up`, whose threads store to the word afterwards:
+        // so all stores to it are ordered, which loom asks for.
+        self.change(&[EMPTY, THERE], ASKED, Ordering::Release);
+        self.is_unanswered()
+    }
+
+    /// Whether there is no answer yet.
+    pub fn is_unanswered(&self) -> bool {
+        self.is(&[ASKED, AWAY])
+    }
+
+    /// Stops a candidate that has not answered; whether it did. [`Seat::go_on`] must follow at once.
+    pub fn stop(&self) -> bool {
+        // ORDER(seat): Acquire pairs with the Release in `sit_down` and `answer`.
+        self.change(&[ASKED, AWAY], STOPPED, Ordering::Acquire)
+    }
+
+    /// Lets it go on.
+    pub fn go_on(&self) {
+        // ORDER(stop): Release pairs with the Acquire in `stand_up`: publishes what has been done to the queue.
+        self.0.store(self.word() & !STATE | AWAY, Ordering::Release);
+    }
+
+    /// Whether others get the lock quickly after each other.
+    pub fn is_brisk(&self) -> bool {
+        self.word() & BRISK != 0
+    }
+
+    /// Notes that, as the candidate, which has seen so many acquisitions within `took` ns; a single one says nothing, and
+    /// none only if that was long.
+    pub fn note_brisk(&self, turns: u8, took: Ns) {
+        let brisk = took < PACE * Ns::from(turns);
+        let is_clear = turns >= 2 || took >= 4 * PACE;
+        if is_clear && self.is_brisk() != brisk {
+            // Relaxed: a hint.
+            if brisk {
+                self.0.fetch_or(BRISK, Ordering::Relaxed)
+            } else {
+                self.0.fetch_and(!BRISK, Ordering::Relaxed)
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockswap_platform::Native;
+
+    fn seat() -> Seat<Native> {
+        let seat = Seat::new();
+        seat.stand_up();
+        seat.sit_down();
+        seat
+    }
+
+    #[test]
+    fn a_candidate_that_answers_is_not_stopped() {
+        let seat = seat();
+        assert!(!seat.stop() && seat.ask() && seat.is_unanswered());
+        seat.answer();
+        assert!(!seat.is_unanswered() && !seat.stop() && !seat.is_left_alone());
+    }
+
+    #[test]
+    fn one_that_does_not_is_stopped_and_left_alone_until_it_answers() {
+        let seat = seat();
+        assert!(seat.ask() && seat.stop() && !seat.is_left_alone());
+        seat.answer();
+        assert!(!seat.stop(), "stopped twice");
+        seat.go_on();
+        assert!(seat.is_left_alone() && seat.ask());
+        seat.answer();
+        assert!(!seat.is_left_alone());
+    }
+
+    #[test]
+    fn who_changes_the_queue_or_sleeps_is_not_asked() {
+        let seat = seat();
+        seat.stand_up();
+        assert!(!seat.ask());
+        seat.leave(true);
+        assert!(seat.ask(), "a candidate that does not know it yet");
+        seat.lie_down();
+        assert!(!seat.ask());
+        seat.call();
+        assert!(seat.is_left_alone());
+    }
+
+    #[test]
+    fn brisk_is_what_follows_each_other_quickly() {
+        let seat = seat();
+        seat.note_brisk(1, 10);
+        assert!(!seat.is_brisk(), "from a single one");
+        seat.note_brisk(20, 20 * PACE - 1);
+        assert!(seat.is_brisk() && seat.ask());
+        seat.note_brisk(0, PACE);
+        assert!(seat.is_brisk(), "after a short while without any");
+        seat.note_brisk(0, 4 * PACE);
+        assert!(!seat.is_brisk() && seat.is_unanswered());
+    }
+}
