@@ -134,15 +134,26 @@ fn brings(comparison: &Comparison, lock: &str) -> String {
 /// How the profile does next to the best single lock.
 fn next_to_single(confirmation: &Confirmation) -> Option<String> {
     let comparison = &confirmation.comparison;
+    let singles: Vec<&str> = comparison
+        .locks
+        .iter()
+        .map(|runs| runs.lock.as_str())
+        .filter(|lock| ![BASELINE, CHOSEN].contains(lock))
+        .collect();
+    let compared = singles.join(", ");
+    let Some(single) = confirmation.best_single.as_deref() else {
+        let is_compared = !singles.is_empty();
+        return is_compared.then(|| format!("No lock for everything does that: runs on {compared} failed."));
+    };
     let runs = |lock: &str| comparison.locks.iter().find(|runs| runs.lock == lock);
-    let single = confirmation.best_single.as_deref()?;
     let found = between(comparison, runs(CHOSEN)?, runs(single)?)?;
     let (low, high) = found.ratio_interval()?;
     let size = format!("{} [{}, {}]", digits(found.ratio()?), digits(low), digits(high));
     Some(match found.finding(1, comparison.smallest_effect) {
-        Finding::Better => {
-            format!("No single lock does that: it is {size} times as good as the best of them, {single}.")
-        }
+        Finding::Better => format!(
+            "No lock for everything does that: it is {size} times as good as {single}, the best of those that were \
+             compared ({compared})."
+        ),
         _ => format!(
             "One lock for everything may do as well: it is {size} times as good as the best of them, {single} (--lock \
              {single})."
@@ -244,8 +255,20 @@ mod tests {
             "{:?}",
             found.sentences
         );
-        assert!(found.sentences[1].starts_with("No single lock does that: it is 1.33"), "{:?}", found.sentences);
+        assert_eq!(
+            found.sentences[1],
+            "No lock for everything does that: it is 1.33 [1.33, 1.33] times as good as auto, the best of those that were \
+             compared (auto)."
+        );
         assert!(found.sentences[2].contains("CPU time"), "{:?}", found.sentences);
+    }
+
+    #[test]
+    fn single_locks_that_failed_are_told() {
+        let failed = Confirmation { best_single: None, ..confirmation(2.0, 1.0) };
+        let choices = Choices::default().with(&Target::AllMutexes, "ticket");
+        let found = confirmed(&choices, &[], &failed, &[], &[]);
+        assert_eq!(found.sentences[1], "No lock for everything does that: runs on auto failed.");
     }
 
     #[test]
