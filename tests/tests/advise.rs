@@ -41,7 +41,7 @@ fn texts<'a>(all: &'a Value, key: &str) -> Vec<&'a str> {
 #[test]
 fn one_hot_mutex_among_a_thousand_cold_ones() {
     let (Some(program), folder) = (program("hotcold"), scratch_dir()) else { return };
-    let options = ["--time", "90s", "--no-simulation"];
+    let options = ["--time", "2m", "--no-simulation"];
     let outcome = advise(&options, &[path(&program), "400"], folder.path());
     let advice = advice(&outcome, folder.path());
     assert_eq!(advice["locks"][0]["name"], "hot", "{advice:#}");
