@@ -32,7 +32,7 @@ static void *work(void *seed) {
         pthread_mutex_lock(&cold[i]);
         counts[i]++;
         pthread_mutex_unlock(&cold[i]);
-        nap(200 + (random >> 8) % 400);
+        nap(400 + (random >> 8) % 800);
     }
     return NULL;
 }

@@ -44,16 +44,19 @@ pub fn nothing_to_try(causes: &[Cause]) -> Answer {
 
 /// The answer where no lock was better than glibc's in any trial.
 pub fn nothing_better(trials: &[Trial], causes: &[Cause]) -> Answer {
-    let rows = trials.iter().flat_map(|trial| trial.comparison.summary.first()).flatten();
-    let is_open = rows.clone().any(|row| row.judgement == Judgement::Unclear);
-    let mut sentences = vec![match is_open {
-        true => {
-            "No lock is proven to help, but the runs differ too much to rule it out: a quieter machine, longer runs \
-                 of the program or a longer --time would tell."
-                .to_owned()
+    let is_open = |trial: &Trial| others(trial).any(|row| row.judgement == Judgement::Unclear);
+    let mut sentences = vec![match () {
+        () if trials.iter().all(is_missed) => {
+            "No lock could be tried: no rule finds again what threads wait for. 'lockswap compare' tries locks for \
+             everything."
         }
-        false => "No lock will help: none that was tried is better than glibc's.".to_owned(),
-    }];
+        () if trials.iter().any(is_open) => {
+            "No lock is proven to help, but the runs differ too much to rule it out: a quieter machine, longer runs \
+             of the program or a longer --time would tell."
+        }
+        () => "No lock will help: none that was tried is better than glibc's.",
+    }
+    .to_owned()];
     sentences.extend(trials.iter().map(tried_in_words));
     sentences.extend(causes.iter().map(Cause::words));
     Answer { sentences, ..Answer::default() }
@@ -134,15 +137,26 @@ fn brings(comparison: &Comparison, lock: &str) -> String {
 /// How the profile does next to the best single lock.
 fn next_to_single(confirmation: &Confirmation) -> Option<String> {
     let comparison = &confirmation.comparison;
+    let singles: Vec<&str> = comparison
+        .locks
+        .iter()
+        .map(|runs| runs.lock.as_str())
+        .filter(|lock| ![BASELINE, CHOSEN].contains(lock))
+        .collect();
+    let compared = singles.join(", ");
+    let Some(single) = confirmation.best_single.as_deref() else {
+        let is_compared = !singles.is_empty();
+        return is_compared.then(|| format!("No lock for everything does that: runs on {compared} failed."));
+    };
     let runs = |lock: &str| comparison.locks.iter().find(|runs| runs.lock == lock);
-    let single = confirmation.best_single.as_deref()?;
     let found = between(comparison, runs(CHOSEN)?, runs(single)?)?;
     let (low, high) = found.ratio_interval()?;
     let size = format!("{} [{}, {}]", digits(found.ratio()?), digits(low), digits(high));
     Some(match found.finding(1, comparison.smallest_effect) {
-        Finding::Better => {
-            format!("No single lock does that: it is {size} times as good as the best of them, {single}.")
-        }
+        Finding::Better => format!(
+            "No lock for everything does that: it is {size} times as good as {single}, the best of those that were \
+             compared ({compared})."
+        ),
         _ => format!(
             "One lock for everything may do as well: it is {size} times as good as the best of them, {single} (--lock \
              {single})."
@@ -187,17 +201,25 @@ pub fn fairness(before: &Suspect, after: Option<&Suspect>, lock: &str) -> String
     text + "."
 }
 
+/// The rows of the locks that were tried, in the table that decides.
+fn others(trial: &Trial) -> impl Iterator<Item = &Row> {
+    trial.comparison.summary.first().into_iter().flatten().filter(|row| row.lock != BASELINE)
+}
+
+/// Whether no lock of the program got any of those that were tried.
+fn is_missed(trial: &Trial) -> bool {
+    others(trial).next().is_some() && others(trial).all(|row| row.judgement == Judgement::NothingReplaced)
+}
+
 /// What a trial found, in a line.
 pub fn tried_in_words(trial: &Trial) -> String {
-    let rows: Vec<&Row> =
-        trial.comparison.summary.first().into_iter().flatten().filter(|row| row.lock != BASELINE).collect();
+    let rows: Vec<&Row> = others(trial).collect();
     let best = rows
         .iter()
         .filter(|row| row.ratio.is_some())
         .max_by(|a, b| a.ratio.unwrap_or(0.0).total_cmp(&b.ratio.unwrap_or(0.0)));
     let count = rows.len();
-    let is_missed = |row: &&Row| row.judgement == Judgement::NothingReplaced;
-    if count > 0 && rows.iter().all(is_missed) {
+    if is_missed(trial) {
         return format!("{}: no lock of the program got any of the {count} locks that were tried.", trial.name);
     }
     match (&trial.chosen, best) {
@@ -244,8 +266,20 @@ mod tests {
             "{:?}",
             found.sentences
         );
-        assert!(found.sentences[1].starts_with("No single lock does that: it is 1.33"), "{:?}", found.sentences);
+        assert_eq!(
+            found.sentences[1],
+            "No lock for everything does that: it is 1.33 [1.33, 1.33] times as good as auto, the best of those that were \
+             compared (auto)."
+        );
         assert!(found.sentences[2].contains("CPU time"), "{:?}", found.sentences);
+    }
+
+    #[test]
+    fn single_locks_that_failed_are_told() {
+        let failed = Confirmation { best_single: None, ..confirmation(2.0, 1.0) };
+        let choices = Choices::default().with(&Target::AllMutexes, "ticket");
+        let found = confirmed(&choices, &[], &failed, &[], &[]);
+        assert_eq!(found.sentences[1], "No lock for everything does that: runs on auto failed.");
     }
 
     #[test]
@@ -292,6 +326,11 @@ mod tests {
         wild.comparison = comparison(&[(BASELINE, PLAIN), ("ticket", walls)]);
         let found = nothing_better(&[wild], &[]);
         assert!(found.sentences[0].starts_with("No lock is proven to help, but"), "{found:?}");
+        let mut missed = trial(1.0, None);
+        missed.comparison.summary[0].iter_mut().for_each(|row| row.judgement = Judgement::NothingReplaced);
+        let found = nothing_better(&[missed], &[]);
+        assert!(found.sentences[0].starts_with("No lock could be tried"), "{found:?}");
+        assert_eq!(found.sentences[1], "hot: no lock of the program got any of the 2 locks that were tried.");
     }
 
     #[test]

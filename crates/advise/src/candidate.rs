@@ -13,6 +13,10 @@ pub const MOST_CANDIDATES: usize = 5;
 /// The default of `lockswap run`, which is always tried.
 pub const AUTO: &str = "auto";
 
+/// The lock that serves waiters in order where no other one of those fits: its waiters sleep, so that it at least gets
+/// on with more threads than CPUs.
+const IN_ORDER: &str = "mcs_stp";
+
 /// From this length on, who spins until a section ends wastes more than a sleep costs, ns.
 const LONG_ENOUGH_TO_SLEEP_NS: f64 = 50_000.0;
 
@@ -105,41 +109,36 @@ pub fn pool(suspect: &Suspect, place: Place, active: f64) -> Vec<&'static str> {
     names.iter().copied().filter(|id| registry::find(role, id).is_some_and(fits)).collect()
 }
 
-/// The locks that are tried, at most so many: `pthread`, `auto`, and of the pool those that the simulator found best,
-/// each from another family and with another way to wait, and one that serves waiters in order. `simulated` is the
-/// throughput next to `pthread`'s by id; a lock without one keeps its place behind those that have one.
+/// The locks that are tried, at most so many: `pthread`; for a mutex `auto`, and one that serves waiters in order; and of
+/// the pool those that the simulator found best, each from another family, with another way to wait, or in another order.
+/// `simulated` is the throughput next to `pthread`'s by id; a lock without one keeps its place behind those that have one.
+///
+/// The first of them are those that fewer would be.
 pub fn narrowed(suspect: &Suspect, pool: &[&str], simulated: &[(String, f64)], most: usize) -> Vec<Candidate> {
     let score = |id: &str| simulated.iter().find(|(other, _)| other == id).map(|(_, score)| *score);
-    let candidate = |id: &str| Candidate { lock: id.to_owned(), simulated: score(id) };
-    let mut chosen = vec![candidate(PTHREAD)];
-    let role = if suspect.kind == Kind::RwLock { Role::RwLock } else { Role::Mutex };
-    if role == Role::Mutex {
-        chosen.push(candidate(AUTO));
-    }
     let mut order: Vec<&str> = pool.to_vec();
     order.sort_by(|a, b| score(b).unwrap_or(-1.0).total_cmp(&score(a).unwrap_or(-1.0)));
-    let manner = |id: &str| registry::find(role, id).map(|entry| (entry.info.family, entry.info.waiting));
-    let mut seen = Vec::new();
-    let is_new = |id: &&&str| {
-        let is_new = role == Role::RwLock || !seen.contains(&manner(id));
-        seen.push(manner(id));
-        is_new
-    };
-    let distinct: Vec<&str> = order.iter().filter(is_new).copied().collect();
-    let others = order.iter().filter(|id| !distinct.contains(id));
-    let room = most.saturating_sub(chosen.len());
-    let mut best: Vec<&str> = distinct.iter().chain(others).take(room).copied().collect();
-    // That somebody starves, a simulation of threads that are all alike does not show: one lock serves waiters in
-    // order.
-    let is_fifo =
-        |id: &str| registry::find(role, id).is_some_and(|entry| matches!(entry.info.fairness, Fairness::Fifo));
-    if let (Some(last), Some(fifo)) = (best.len().checked_sub(1), order.iter().find(|id| is_fifo(id))) {
-        if !best.iter().any(|id| is_fifo(id)) {
-            best[last] = fifo;
-        }
+    let mut chosen = vec![PTHREAD];
+    if suspect.kind == Kind::Mutex {
+        // That somebody starves, no simulation of threads that are all alike shows, nor how many threads there are.
+        let in_order = order.iter().copied().find(|id| matches!(manner(id), Some((_, _, Fairness::Fifo))));
+        chosen.extend([AUTO, in_order.unwrap_or(IN_ORDER)]);
+        let mut seen: Vec<_> = chosen.iter().map(|id| manner(id)).collect();
+        let (distinct, others): (Vec<&str>, Vec<&str>) = order.into_iter().partition(|id| {
+            let is_new = !seen.contains(&manner(id));
+            seen.push(manner(id));
+            is_new
+        });
+        order = [distinct, others].concat();
     }
-    chosen.extend(best.into_iter().map(candidate));
-    chosen
+    order.retain(|id| !chosen.contains(id));
+    chosen.extend(order);
+    chosen.into_iter().take(most).map(|id| Candidate { lock: id.to_owned(), simulated: score(id) }).collect()
+}
+
+/// What makes mutex locks differ.
+fn manner(id: &str) -> Option<(Family, WaitingPolicy, Fairness)> {
+    registry::find(Role::Mutex, id).map(|entry| (entry.info.family, entry.info.waiting, entry.info.fairness))
 }
 
 #[cfg(test)]
@@ -147,8 +146,13 @@ mod tests {
     use super::*;
     use crate::suspect::suspects;
     use crate::tests::{lock, report};
+    use lockswap_locks::named::{self, Named};
 
     const TWO_CPUS: Place = Place { cpus: 2, has_nodes: false, has_kinds: false };
+
+    fn ids(candidates: &[Candidate]) -> Vec<&str> {
+        candidates.iter().map(|candidate| candidate.lock.as_str()).collect()
+    }
 
     fn suspect(used: &'static str) -> Suspect {
         suspects(&report(vec![lock("m", used, 5e9)], 10_000_000_000)).remove(0)
@@ -199,8 +203,7 @@ mod tests {
         let writes = suspect("rwlock, write");
         assert_eq!(pool(&writes, TWO_CPUS, 2.0), ["rw-futex", "phase-fair", "shfllock-rw"]);
         let chosen = narrowed(&writes, &pool(&writes, TWO_CPUS, 2.0), &[], MOST_CANDIDATES);
-        let ids: Vec<&str> = chosen.iter().map(|candidate| candidate.lock.as_str()).collect();
-        assert_eq!(ids, ["pthread", "rw-futex", "phase-fair", "shfllock-rw"]);
+        assert_eq!(ids(&chosen), ["pthread", "rw-futex", "phase-fair", "shfllock-rw"]);
         assert!(pool(&suspect("spinlock"), TWO_CPUS, 2.0).is_empty());
     }
 
@@ -212,13 +215,31 @@ mod tests {
             [("ticket", 1.9), ("ttas", 2.0), ("mcs_spin", 1.5), ("clh_spin", 1.8), ("futex", 1.0), ("pthread", 1.0)]
                 .map(|(id, score)| (id.to_owned(), score))
                 .to_vec();
-        let ids = |most| -> Vec<String> {
-            narrowed(&few, &pool, &simulated, most).into_iter().map(|candidate| candidate.lock).collect()
-        };
-        // Of the flat ones that spin the best, of the queues that spin the best, then another way to wait.
-        assert_eq!(ids(MOST_CANDIDATES), ["pthread", "auto", "ttas", "clh_spin", "futex"]);
-        // With room for one, it is one that lets nobody starve.
-        assert_eq!(ids(3), ["pthread", "auto", "ticket"]);
-        assert_eq!(narrowed(&few, &["ticket"], &simulated, 5).len(), 3);
+        // The best that serves in order, then the best of all, then the best queue: `mcs_spin` is another one of those.
+        let all = narrowed(&few, &pool, &simulated, 7);
+        let found = ids(&all);
+        assert_eq!(found, ["pthread", "auto", "ticket", "ttas", "clh_spin", "futex", "mcs_stp"]);
+        for most in 1..7 {
+            assert_eq!(ids(&narrowed(&few, &pool, &simulated, most)), found[..most]);
+        }
+        assert_eq!(ids(&narrowed(&few, &["ticket"], &simulated, 5)), ["pthread", "auto", "ticket"]);
+    }
+
+    #[test]
+    fn one_lock_that_serves_in_order_is_tried_with_any_number_of_threads() {
+        let many = Suspect { threads: 8, ..suspect("mutex") };
+        let crowded = pool(&many, TWO_CPUS, 8.0);
+        assert!(!crowded.contains(&IN_ORDER), "{crowded:?}");
+        assert!(matches!(manner(IN_ORDER), Some((_, WaitingPolicy::SpinThenPark, Fairness::Fifo))));
+        assert_eq!(ids(&narrowed(&many, &crowded, &[], 5)), ["pthread", "auto", "mcs_stp", "futex", "ttas"]);
+    }
+
+    #[test]
+    fn any_two_mutexes_can_have_any_two_of_the_locks_in_one_process() {
+        let named = |id: &&str| named::read(Role::Mutex, id).unwrap();
+        let all: Vec<Named> = MUTEX_LOCKS.iter().chain([&AUTO, &IN_ORDER]).map(named).collect();
+        for (one, other) in all.iter().flat_map(|one| all.iter().map(move |other| (one, other))) {
+            assert!(one.clash(other).is_none(), "{one} {other}");
+        }
     }
 }

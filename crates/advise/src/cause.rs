@@ -14,6 +14,12 @@ const ALWAYS_HELD: f64 = 0.9;
 /// then stays in a cache.
 const LONG_SECTION_NS: f64 = 10_000.0;
 
+/// Waiters are overtaken if one in a hundred waits this many times as long as it would if all were served in order.
+const OVERTAKEN: f64 = 10.0;
+
+/// From this share of the waiting on, it matters that other code waits than the code that holds the lock.
+const OTHER_CODE: f64 = 0.1;
+
 /// From this share on, what is read is read by many at a time, or could be.
 const MOSTLY_READ: f64 = 0.9;
 
@@ -140,11 +146,15 @@ pub enum Cause {
     },
 }
 
-/// Whether no lock can make the program faster through this one: it is always held, and its sections do not depend on
-/// how it passes them on.
+/// Whether no lock can make the program faster through this one: it is always held, its sections do not depend on how
+/// it passes them on, and neither does which of them the program gets through.
 pub fn is_settled(suspect: &Suspect) -> bool {
+    let in_order_ns = suspect.threads as f64 * suspect.hold_mean_ns;
+    let is_overtaken = suspect.wait_p99_ns >= OVERTAKEN * in_order_ns;
+    let starves_some = is_overtaken && suspect.waits_elsewhere >= OTHER_CODE;
     // Readers hold a lock together.
-    suspect.kind == Kind::Mutex && suspect.held_share >= ALWAYS_HELD && suspect.hold_mean_ns >= LONG_SECTION_NS
+    let is_mutex = suspect.kind == Kind::Mutex;
+    is_mutex && suspect.held_share >= ALWAYS_HELD && suspect.hold_mean_ns >= LONG_SECTION_NS && !starves_some
 }
 
 /// What is known of one lock that no other lock changes.
@@ -294,6 +304,10 @@ mod tests {
             "a lock can make short sections shorter"
         );
         assert!(!is_settled(&Suspect { held_share: 0.7, ..suspect.clone() }));
+        // Four threads, a section of a quarter of a millisecond, and half of the waiting is done by other code.
+        let mixed = |wait_p99_ns| Suspect { wait_p99_ns, waits_elsewhere: 0.5, ..suspect.clone() };
+        assert!(is_settled(&mixed(9e6)) && !is_settled(&mixed(11e6)), "another order may be better");
+        assert!(is_settled(&Suspect { waits_elsewhere: 0.0, ..mixed(11e6) }), "all sections are alike");
         assert!(!is_settled(&Suspect { kind: Kind::RwLock, ..suspect }), "readers hold it together");
     }
 

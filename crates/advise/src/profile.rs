@@ -71,7 +71,7 @@ pub fn condition(suspect: &Suspect) -> Option<Condition> {
         Identity::Nothing => None,
         Identity::Symbol => Some(of_variable(&suspect.name, suspect.module.as_deref())),
         Identity::Initialised { functions } | Identity::Seen { functions } => {
-            let named = || functions.iter().filter(|site| site.is_named);
+            let named = || functions.iter().filter(|site| site.is_named && is_known_to_rules(&site.function));
             // A function that only initialises or locks says nothing of what the mutex is for: its caller does.
             let site = named().find(|site| !is_wrapper(&site.function)).or_else(|| named().next_back())?;
             let Site { function, module, .. } = site.clone();
@@ -89,6 +89,17 @@ fn of_variable(name: &str, module: Option<&str>) -> Condition {
             Condition::Symbol { symbol: variable.unwrap_or_else(|| name.to_owned()), module: module.map(str::to_owned) }
         }
     }
+}
+
+/// Whether a rule finds a function by this name: those of lambdas, operators, and Rust's generic functions say nothing to
+/// it.
+fn is_known_to_rules(function: &str) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let is_operator = |part: &str| part.strip_prefix("operator").is_some_and(|rest| !rest.starts_with(is_word));
+    !function.contains(['{', '\'', '"', '\\'])
+        && !function.starts_with('<')
+        && !function.contains("::<")
+        && !function.split("::").any(is_operator)
 }
 
 /// Whether a function is a part of some lock's class, such as `std::mutex::lock` or `Mutex::Mutex`, which all mutexes
@@ -203,6 +214,16 @@ mod tests {
         assert_eq!(function(&["new_queue", "main"]).as_deref(), Some("new_queue"));
         // Better than nothing: no caller is known.
         assert_eq!(function(&["Mutex::Mutex()"]).as_deref(), Some("Mutex::Mutex()"));
+        // A thread that begins in a lambda: its caller is a part of the library, and better than nothing.
+        let lambda = "main::{lambda()#1}::operator()() const";
+        assert_eq!(function(&[lambda, "start"]).as_deref(), Some("start"));
+        for unknown in [lambda, "operator new(unsigned long)", "app::work::<u32>", "<app::Pool as Drop>::drop"] {
+            assert_eq!(function(&[unknown]), None);
+        }
+        assert_eq!(
+            function(&["(anonymous namespace)::operators"]).as_deref(),
+            Some("(anonymous namespace)::operators")
+        );
         let unnamed = Identity::Seen { functions: vec![site("program+0x123", false)] };
         assert_eq!(condition(&suspect(unnamed)), None);
     }

@@ -93,6 +93,8 @@ pub struct Suspect {
     pub holder_slept: f64,
     /// The code that let others wait longest, that first.
     pub holders: Vec<Holder>,
+    /// The share of the waiting that was done by other functions than the first of these.
+    pub waits_elsewhere: f64,
 }
 
 /// Code that held a lock.
@@ -209,6 +211,7 @@ fn suspect(kind: Kind, uses: &[&ObjectReport], report: &Report) -> Suspect {
         longest_queue: uses.iter().map(|object| object.longest_queue).max().unwrap_or_default(),
         holder_slept: share_of_holds(|object| object.holder_slept),
         holders: holders(uses, charged),
+        waits_elsewhere: waits_elsewhere(uses),
     }
 }
 
@@ -222,10 +225,26 @@ fn think(uses: &[&ObjectReport]) -> f64 {
     }
 }
 
-fn holders(uses: &[&ObjectReport], charged: f64) -> Vec<Holder> {
+/// The stacks that let others wait, those first that did so longest.
+fn holding<'a>(uses: &[&'a ObjectReport]) -> Vec<&'a StackReport> {
     let stacks = uses.iter().flat_map(|object| &object.holders);
     let mut stacks: Vec<&StackReport> = stacks.filter(|stack| stack.waited_ns > 0.0).collect();
     stacks.sort_by(|a, b| b.waited_ns.total_cmp(&a.waited_ns));
+    stacks
+}
+
+/// See [`Suspect::waits_elsewhere`].
+fn waits_elsewhere(uses: &[&ObjectReport]) -> f64 {
+    let function = |stack: &StackReport| stack.place().map(|frame| frame.function.clone());
+    let worst = holding(uses).first().and_then(|stack| function(stack));
+    let waiters = || uses.iter().flat_map(|object| &object.waiters);
+    let waited = |stack: &StackReport| stack.waited_ns;
+    let elsewhere: f64 = waiters().filter(|stack| function(stack) != worst).map(waited).sum();
+    elsewhere / waiters().map(waited).sum::<f64>().max(1.0)
+}
+
+fn holders(uses: &[&ObjectReport], charged: f64) -> Vec<Holder> {
+    let stacks = holding(uses);
     let holder = |stack: &StackReport| Holder {
         share: (stack.waited_ns / charged.max(1.0)).min(1.0),
         frames: stack.own_frames().iter().take(FRAMES).map(|frame| frame.words()).collect(),
@@ -237,6 +256,7 @@ fn holders(uses: &[&ObjectReport], charged: f64) -> Vec<Holder> {
 mod tests {
     use super::*;
     use crate::tests::{lock, report};
+    use lockswap_trace::names::Frame;
 
     #[test]
     fn what_threads_wait_for_longest_matters_and_the_cold_do_not() {
@@ -272,6 +292,24 @@ mod tests {
         let [one] = &all[..] else { panic!("{all:?}") };
         assert_eq!((one.kind, one.waited_ns, one.read_share), (Kind::RwLock, 3e9, Some(0.5)));
         assert_eq!(one.acquisitions, 20_000.0);
+    }
+
+    #[test]
+    fn code_that_waits_for_other_code_is_told_from_code_that_waits_for_itself() {
+        let stack = |function: &str, waited_ns| {
+            let frames = vec![Frame { function: function.into(), ..Frame::default() }];
+            StackReport { frames, waited_ns, ..StackReport::default() }
+        };
+        let mut object = lock("m", "mutex", 5e9);
+        object.holders = vec![stack("enter", 1e9), stack("report", 3e9)];
+        object.waiters = vec![stack("report", 3e9), stack("enter", 1e9)];
+        let elsewhere =
+            |object: &ObjectReport| suspects(&report(vec![object.clone()], 10_000_000_000)).remove(0).waits_elsewhere;
+        assert_eq!(elsewhere(&object), 0.25);
+        object.waiters.truncate(1);
+        assert_eq!(elsewhere(&object), 0.0);
+        object.waiters.clear();
+        assert_eq!(elsewhere(&object), 0.0);
     }
 
     #[test]

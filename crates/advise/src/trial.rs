@@ -219,6 +219,24 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_that_is_better_by_less_than_the_smallest_effect_is_not_chosen() {
+        let mut template = template();
+        for (smallest_effect, rate, chosen) in [(0.01, 1_002, None), (0.01, 1_020, Some("ticket")), (0.03, 1_020, None)]
+        {
+            let made = |choices: &Choices| {
+                let rate = if choices.is_plain() { 1_000 } else { rate };
+                let args = ["echo", &rate.to_string()].map(Into::into).to_vec();
+                Ok(Program { args, ..Program::default() })
+            };
+            template.smallest_effect = smallest_effect;
+            let laboratory = Laboratory { template: &template, made: &made, version: "0", rounds: 8, interrupt: None };
+            let locks = candidates(&["pthread", "ticket"]);
+            let trial = laboratory.try_for("a", &symbol("a"), &locks, &Choices::default(), &mut Quiet).unwrap();
+            assert_eq!(trial.chosen.as_deref(), chosen, "{rate} {:?}", trial.comparison.summary);
+        }
+    }
+
+    #[test]
     fn what_goes_wrong_is_told() {
         let template = template();
         let made = |_: &Choices| Err("no room".to_owned());

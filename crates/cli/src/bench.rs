@@ -5,6 +5,7 @@
 
 mod epochs;
 mod kernel;
+mod profile;
 mod regret;
 mod session;
 mod simulator;
@@ -91,6 +92,8 @@ enum What {
     Direct,
     /// The pthread functions on a lock next to the same lock while it is traced: the price of lockswap trace
     Trace,
+    /// One lock for all mutexes next to the same lock by a profile of two: the price of lockswap run --profile
+    Profile,
     /// Threads that count under one lock
     Counter(workloads::CounterArgs),
     /// A key-value map, an AVL tree, under one lock (CNA paper, section 7.1.1)
@@ -136,6 +139,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         Some(What::Contended) => single::run(common, Part::Contended),
         Some(What::Direct) => single::run(common, Part::Direct),
         Some(What::Trace) => trace::run(common),
+        Some(What::Profile) => profile::run(common),
         Some(What::Oversub(args)) => workloads::oversub(&args, common),
         Some(What::Counter(args)) => workloads::counter(&args, common),
         Some(What::Kv(args)) => workloads::kv(&args, common),

@@ -1,10 +1,11 @@
 //! Names of symbols as compilers write them, compared with names as people write them, without an allocation.
 //!
 //! A rule names a symbol as it stands in the symbol table (its linkage name), or as it stands in the source with its
-//! namespaces and classes: `kyotocabinet::CacheDB::open`, `tokio::runtime::park`. Template arguments and parameters count in
-//! neither. What comes from a C++ compiler follows the Itanium ABI (<https://itanium-cxx-abi.github.io/cxx-abi/abi.html>,
-//! section 5.1), of which the names of functions and variables are read that have no operators, lambdas or local entities in
-//! them; those are named by their linkage names.
+//! namespaces and classes, and the function in which it lies: `kyotocabinet::CacheDB::open`, `tokio::runtime::park`,
+//! `main::mutex`. Template arguments and parameters count in neither. What comes from a C++ compiler follows the Itanium
+//! ABI (<https://itanium-cxx-abi.github.io/cxx-abi/abi.html>, section 5.1), of which the names of functions and variables
+//! are read that have no operators or lambdas in them; those, and Rust's generic functions, are named by their linkage
+//! names.
 
 use core::fmt::{self, Write};
 
@@ -24,7 +25,10 @@ pub fn is_called(symbol: &str, wanted: &str) -> bool {
         return true;
     }
     let mut rest = Rest(Plain::of(wanted));
-    let is_same = symbol.strip_prefix("_Z").and_then(|name| Mangled(name.as_bytes()).name(&mut rest));
+    let is_same = symbol.strip_prefix("_Z").and_then(|name| match name.strip_prefix('Z') {
+        Some(local) => Mangled(local.as_bytes()).local(&mut rest),
+        None => Mangled(name.as_bytes()).name(&mut rest),
+    });
     is_same.is_some() && rest.is_at_end()
 }
 
@@ -111,8 +115,17 @@ impl<'a> Mangled<'a> {
         core::str::from_utf8(name).ok()
     }
 
+    /// The name of what lies in a function, behind that of the function, written to `rest`.
+    fn local(&mut self, rest: &mut Rest<'_>) -> Option<()> {
+        self.name(rest)?;
+        self.skip_arguments(DEPTH)?;
+        self.skip_to_end(DEPTH, Self::skip_type)?;
+        rest.write_str("::").ok()?;
+        rest.write_str(self.source_name()?).ok()
+    }
+
     /// A name inside its namespaces and classes, written to `rest`.
-    fn name(mut self, rest: &mut Rest<'_>) -> Option<()> {
+    fn name(&mut self, rest: &mut Rest<'_>) -> Option<()> {
         let is_nested = self.eat(b"N").is_some();
         if is_nested {
             self.skip_while(|byte| b"rVKRO".contains(&byte));
@@ -121,7 +134,7 @@ impl<'a> Mangled<'a> {
         loop {
             let begin = |rest: &mut Rest<'_>| if last.is_empty() { Ok(()) } else { rest.write_str("::") };
             match self.peek()? {
-                b'E' if is_nested && !last.is_empty() => return Some(()),
+                b'E' if is_nested && !last.is_empty() => return self.eat(b"E"),
                 b'L' => self.eat(b"L")?,
                 b'0'..=b'9' => {
                     begin(rest).ok()?;
@@ -312,11 +325,16 @@ mod tests {
             ),
             ("_ZN1aI1bIPKcJiSt4pairIiNS_1cEEFvvEEEE1dE", "a::d"),
             ("_ZN3foo3barILi10EEEvv.part.0", "foo::bar"),
+            ("_ZZ4mainE5mutex", "main::mutex"),
+            ("_ZZ3fooPKcSt4pairIiiEE1m_0", "foo::m"),
+            ("_ZZN3app5Cache4openILi3EEEvvE1m", "app::Cache::open::m"),
+            ("_ZZ3barIiEvT_E1m", "bar::m"),
         ] {
             assert!(is_called(symbol, name), "{symbol} {name}");
         }
-        // An operator, and a variable of a function: by their linkage names only.
-        assert!(!is_called("_ZN3fooclEv", "foo::operator()") && !is_called("_ZZ3foovE1m", "foo()::m"));
+        assert!(!is_called("_ZZ3foovE1m", "foo") && !is_called("_ZZ3foovE1m", "m") && !is_called("_ZZ3foov", "foo"));
+        // An operator, and what lies in a lambda: by their linkage names only.
+        assert!(!is_called("_ZN3fooclEv", "foo::operator()") && !is_called("_ZZ4mainENKUlvE_clEv", "main"));
     }
 
     #[test]

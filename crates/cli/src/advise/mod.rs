@@ -111,7 +111,7 @@ Examples:
   lockswap advise --load 'wrk -d 5 http://localhost:8080/' --ready port:8080 \\
       --metric 'Requests/sec: +([0-9.]+)' -- ./server
 then:
-  lockswap run --profile lockswap-profile.toml -- ./program --threads 8";
+  lockswap run --lock pthread --profile lockswap-profile.toml -- ./program --threads 8";
 
 /// The forms of results that there are.
 const FORMS: &[&str] = &["json", "md", "html", "svg", "png"];

@@ -1,5 +1,5 @@
-//! `lockswap bench`, `bench uncontended`, `bench contended`, `bench direct` and `bench trace`: what single calls cost on
-//! each lock.
+//! `lockswap bench`, `bench uncontended`, `bench contended`, `bench direct`, `bench trace` and `bench profile`: what
+//! single calls cost on each lock.
 
 use super::session::{self, picture, Part as Session};
 use super::{locks, Common};
@@ -39,6 +39,7 @@ fn drawn(series: &Series<Numbers>, part: Part, look: Look) -> Vec<u8> {
         Part::Contended => (id::CONTENDED, "two threads that compete for a mutex", PLAIN),
         Part::Direct => (KEY_VALUE, "kv behind the pthread functions", "the same lock called directly"),
         Part::Trace => (KEY_VALUE, "kv while it is traced", "the same lock, not traced"),
+        Part::Profile => (KEY_VALUE, "kv by a profile", "the same lock for all mutexes"),
         Part::Uncontended | Part::Both => (id::UNCONTENDED, "lock and unlock of a mutex that nobody else wants", PLAIN),
     };
     let rows = series.measured().filter_map(|measured| measured.row(part, id));

@@ -2,7 +2,7 @@
 
 use super::{locks, single, Common};
 use crate::selection::INTERPOSED;
-use lockswap_experiment::hardware::single::{traced, Part};
+use lockswap_experiment::hardware::single::{changed, Part};
 use lockswap_locks::registry::Role;
 use lockswap_trace::{Session, Settings, SharedFile};
 use std::process::ExitCode;
@@ -25,7 +25,7 @@ pub fn run(common: &Common) -> anyhow::Result<ExitCode> {
                 thread::sleep(Duration::from_millis(2));
             }
         });
-        let result = single::measure(common, Part::Trace, traced(&locks, &shared.variable()));
+        let result = single::measure(common, Part::Trace, changed(&locks, "traced", |_| shared.variable()));
         is_done.store(true, Ordering::Relaxed);
         result
     })

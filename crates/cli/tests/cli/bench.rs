@@ -52,6 +52,23 @@ fn oversub_takes_rwlocks_too() {
     assert!(results.iter().all(|result| result["config"]["reads"] == 90));
 }
 
+/// Glibc's own lock, one that a mutex holds, and one outside of it.
+#[test]
+fn profile_measures_each_lock_twice() {
+    let (shown, exported) = bench(&["profile", "--lock", "futex,hmcs"]);
+    assert!(
+        shown.contains("of 3 locks within 3 %") && shown.contains("of 3 locks take at most 2.0 ns more"),
+        "{shown}"
+    );
+    let locks = exported["locks"].as_array().unwrap();
+    let forms: Vec<_> =
+        locks.iter().map(|lock| (lock["id"].as_str().unwrap(), lock["variant"].as_str().unwrap())).collect();
+    let expected = ["interposed-pthread", "futex", "hmcs"].map(|lock| [(lock, ""), (lock, "profile")]);
+    assert_eq!(forms, expected.concat());
+    let is_measured = |lock: &Value| ["kv", "uncontended"].iter().all(|id| lock["rounds"][0][id].as_f64() > Some(0.0));
+    assert!(locks.iter().all(|lock| is_measured(lock) && lock["failure"].is_null()), "{exported:#}");
+}
+
 /// With and without a context that lives from acquisition to release.
 #[test]
 fn direct_measures_each_lock_twice() {

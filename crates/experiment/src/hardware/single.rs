@@ -1,5 +1,5 @@
 //! Measurements of single calls, which give plain numbers by name: what the pthread functions cost on each lock, what
-//! interposition adds to a lock that is called directly, and what it costs to be traced.
+//! interposition adds to a lock that is called directly, and what it costs to be traced, or to get a lock by a profile.
 
 pub mod page;
 
@@ -33,6 +33,8 @@ pub enum Part {
     Direct,
     /// Each lock as it is, and while it is traced.
     Trace,
+    /// Each lock for all mutexes, and as one of two locks of a profile.
+    Profile,
 }
 
 /// What LiTL's authors found for programs under contention on the average of their locks (USENIX ATC 2016, section 4.3):
@@ -47,13 +49,14 @@ impl Part {
             Part::Contended => Some("contended"),
             Part::Direct => Some("direct"),
             Part::Trace => Some("trace"),
+            Part::Profile => Some("profile"),
             Part::Both => None,
         }
     }
 
     /// Whether all locks are compared with one, not each with a form of itself.
     pub const fn has_one_baseline(self) -> bool {
-        !matches!(self, Part::Direct | Part::Trace)
+        !matches!(self, Part::Direct | Part::Trace | Part::Profile)
     }
 
     /// The measurements that its tables show.
@@ -62,7 +65,7 @@ impl Part {
             Part::Uncontended => &[MicroGroup::Uncontended],
             Part::Contended => &[MicroGroup::Contended],
             Part::Both => &[MicroGroup::Uncontended, MicroGroup::Contended],
-            Part::Direct | Part::Trace => &[],
+            Part::Direct | Part::Trace | Part::Profile => &[],
         };
         let shown = MEASUREMENTS.iter().filter(|measurement| groups.contains(&measurement.group));
         shown.filter(|measurement| ![id::BARE, id::CALLS].contains(&measurement.id)).collect()
@@ -76,7 +79,7 @@ impl Part {
             Unit::Share => "share",
         };
         match self {
-            Part::Direct | Part::Trace => vec![(KEY_VALUE, "ns"), (UNCONTENDED, "ns")],
+            Part::Direct | Part::Trace | Part::Profile => vec![(KEY_VALUE, "ns"), (UNCONTENDED, "ns")],
             _ => MEASUREMENTS.iter().map(|measurement| (measurement.id, unit(measurement.unit))).collect(),
         }
     }
@@ -86,7 +89,7 @@ impl Part {
         let time =
             |id: &'static str| Measure::new(id, move |numbers: &Numbers| numbers.get(id).copied()).lower_is_better();
         match self {
-            Part::Direct | Part::Trace => vec![time(KEY_VALUE), time(UNCONTENDED)],
+            Part::Direct | Part::Trace | Part::Profile => vec![time(KEY_VALUE), time(UNCONTENDED)],
             _ => {
                 let times = self.shown().into_iter().filter(|measurement| measurement.unit == Unit::Nanoseconds);
                 times.map(|measurement| time(measurement.id)).collect()
@@ -95,7 +98,7 @@ impl Part {
     }
 
     /// What to measure on these locks, the first of which is the baseline; `direct` has a group for each lock of ours, with the
-    /// lock that is called directly as its baseline. For `trace`, see [`traced`].
+    /// lock that is called directly as its baseline. For `trace` and `profile`, see [`changed`].
     pub fn groups(self, locks: &[String]) -> Vec<Group<Numbers>> {
         let work = Work::Micro { uncontended: self != Part::Contended, contended: self != Part::Uncontended };
         if self != Part::Direct {
@@ -109,12 +112,16 @@ impl Part {
     }
 }
 
-/// What to measure for `trace`: a group for each lock, with the lock that is not traced as its baseline. `variable` makes the
-/// preload library trace.
-pub fn traced(locks: &[String], variable: &(OsString, Option<OsString>)) -> Vec<Group<Numbers>> {
-    let point = |lock: &String| Point::new(lock, Role::Mutex, Work::Price { directly: None });
-    let traced = |lock| Point { variables: vec![variable.clone()], variant: "traced".to_owned(), ..point(lock) };
-    locks.iter().map(|lock| Group::of([point(lock), traced(lock)])).collect()
+/// What to measure for `trace` and `profile`: a group for each lock, with the lock as it is as its baseline, and the same
+/// one with a variable of the preload library, called `variant`.
+pub fn changed(
+    locks: &[String],
+    variant: &str,
+    variable: impl Fn(&str) -> (OsString, Option<OsString>),
+) -> Vec<Group<Numbers>> {
+    let point = |lock: &str| Point::new(lock, Role::Mutex, Work::Price { directly: None });
+    let changed = |lock| Point { variables: vec![variable(lock)], variant: variant.to_owned(), ..point(lock) };
+    locks.iter().map(|lock| Group::of([point(lock), changed(lock)])).collect()
 }
 
 /// A lock for the price of interposition.
@@ -267,6 +274,7 @@ pub fn json(series: &Series<Numbers>, part: Part, machine: &Machine) -> io::Resu
         "baseline": match part {
             Part::Direct => "the same lock called directly",
             Part::Trace => "the same lock, not traced",
+            Part::Profile => "the same lock for all mutexes",
             _ => PTHREAD,
         },
         "seed": series.seed,

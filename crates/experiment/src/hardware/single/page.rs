@@ -5,7 +5,7 @@ use crate::hardware::page::{how_to_read, show, RATIO};
 use crate::hardware::series::{Measured, Series};
 use lockswap_locks::registry::PTHREAD as PLAIN;
 use lockswap_study::page::{Page, Row, Table};
-use lockswap_study::stats::Quartiles;
+use lockswap_study::stats::{self, Quartiles};
 use lockswap_study::summary::Judgement;
 use lockswap_workloads::micro::{id, Measurement, Unit};
 use lockswap_workloads::price::{KEY_VALUE, UNCONTENDED};
@@ -51,6 +51,7 @@ pub fn page(series: &Series<Numbers>, part: Part, targets: bool) -> Page {
     match part {
         Part::Direct => pairs(series, &DIRECT),
         Part::Trace => pairs(series, &TRACE),
+        Part::Profile => pairs(series, &PROFILE),
         _ => calls(series, part, targets),
     }
 }
@@ -135,6 +136,8 @@ struct Pairs {
     /// The difference that counts as near, and what says so.
     near: f64,
     source: &'static str,
+    /// How much longer a call may take where nobody competes, ns, if there is such an aim.
+    call_ns: Option<f64>,
 }
 
 const DIRECT: Pairs = Pairs {
@@ -143,6 +146,7 @@ const DIRECT: Pairs = Pairs {
     baseline: "the same lock called directly",
     near: STUDY,
     source: "LiTL, section 4.3: below 5 % on average",
+    call_ns: None,
 };
 
 const TRACE: Pairs = Pairs {
@@ -151,9 +155,19 @@ const TRACE: Pairs = Pairs {
     baseline: "the same lock, not traced",
     near: 0.03,
     source: "the aim of lockswap trace",
+    call_ns: None,
 };
 
-/// The table of `bench direct`, or of `bench trace`.
+const PROFILE: Pairs = Pairs {
+    part: Part::Profile,
+    forms: ["one lock", "profile"],
+    baseline: "the same lock for all mutexes",
+    near: 0.03,
+    source: "as for lockswap trace",
+    call_ns: Some(1.0),
+};
+
+/// The table of `bench direct`, `bench trace` or `bench profile`.
 fn pairs(series: &Series<Numbers>, pairs: &Pairs) -> Page {
     let [first, second] = pairs.forms;
     let limit = format!("within {:.0} %", 100.0 * pairs.near);
@@ -165,6 +179,7 @@ fn pairs(series: &Series<Numbers>, pairs: &Pairs) -> Page {
     columns.push(("verdict on kv".to_owned(), false));
     let mut table = Table { columns, ..Table::default() };
     let mut near: Vec<(Near, f64)> = Vec::new();
+    let mut more: Vec<f64> = Vec::new();
     for group in &series.groups {
         let [base, own] = &group.measured[..] else { continue };
         let of = |id: &str| own.row(pairs.part, id);
@@ -173,7 +188,8 @@ fn pairs(series: &Series<Numbers>, pairs: &Pairs) -> Page {
         near.extend(kv.ratio.map(|ratio| (is_near, (ratio - 1.0).abs())));
         let time = |of: &Measured<Numbers>, id| of.numbers(id).map(|numbers| numbers.median);
         let shown = |of, id| time(of, id).map_or("-".to_owned(), |time| show(time, Unit::Nanoseconds));
-        let difference = time(own, UNCONTENDED).zip(time(base, UNCONTENDED));
+        let difference = time(own, UNCONTENDED).zip(time(base, UNCONTENDED)).map(|(own, base)| own - base);
+        more.extend(difference);
         let within = match is_near {
             Near::Yes => "yes",
             Near::No => "no",
@@ -188,7 +204,7 @@ fn pairs(series: &Series<Numbers>, pairs: &Pairs) -> Page {
             shown(base, UNCONTENDED),
             shown(own, UNCONTENDED),
             alone.ratio_in_words(),
-            difference.map_or("-".to_owned(), |(own, base)| format!("{:+.1} ns", own - base)),
+            difference.map_or("-".to_owned(), |difference| format!("{difference:+.1} ns")),
             kv.verdict.clone(),
         ];
         table.rows.push(Row { cells, judgement: kv.judgement });
@@ -210,12 +226,22 @@ fn pairs(series: &Series<Numbers>, pairs: &Pairs) -> Page {
             pairs.source
         ));
     }
+    if let (Some(most), Some(median)) = (pairs.call_ns, stats::median(&more)) {
+        let within = more.iter().filter(|more| **more <= 2.0 * most).count();
+        notes.push(format!(
+            "uncontended: lock and unlock of {within} of {} locks take at most {:.1} ns more, {median:+.1} ns in the \
+             median: {most:.1} ns a call is the aim",
+            more.len(),
+            2.0 * most
+        ));
+    }
     let name = pairs.part.name().unwrap_or_default();
     Page { title: format!("lockswap bench {name}"), tables: vec![table], notes, ..Page::default() }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::changed;
     use super::*;
     use lockswap_workloads::price;
 
@@ -276,5 +302,22 @@ mod tests {
         assert!(line("| cna").contains("1.25 [1.25, 1.25]") && line("| cna").contains("| no "), "{shown}");
         assert!(line("| cna").contains("1.2x faster") || line("| cna").contains("1.3x faster"), "{shown}");
         assert!(shown.contains("1 of 2 locks within 5 %, 14.4 % apart in the median"), "{shown}");
+        assert!(!shown.contains("a call is the aim"), "{shown}");
+    }
+
+    #[test]
+    fn what_a_profile_adds_to_a_call_stands_beside_its_aim() {
+        let variable = |lock: &str| ("LOCKSWAP_PROFILE".into(), Some(lock.into()));
+        let groups = changed(&["ttas".to_owned(), "cna".to_owned()], "profile", variable);
+        let forms: Vec<_> = groups.iter().flat_map(|group| &group.measured).map(|one| one.point.clone()).collect();
+        assert!(forms[0].variables.is_empty() && forms[3].variables[0].1.as_deref() == Some("cna".as_ref()));
+        let mut series = Series::new(groups, 1, Vec::new());
+        let numbers = |alone| Numbers::from([(price::KEY_VALUE.into(), 100.0), (price::UNCONTENDED.into(), alone)]);
+        let measured = series.groups.iter_mut().flat_map(|group| &mut group.measured);
+        measured.zip([5.0, 6.5, 7.0, 9.5]).for_each(|(measured, ns)| measured.rounds = vec![numbers(ns); 8]);
+        series.judge(&Part::Profile.measures());
+        let shown = page(&series, Part::Profile, false).markdown();
+        let found = "lock and unlock of 1 of 2 locks take at most 2.0 ns more, +2.0 ns in the median: 1.0 ns a call";
+        assert!(shown.contains(found) && shown.contains("`lockswap bench profile`"), "{shown}");
     }
 }
