@@ -20,27 +20,27 @@ impl Memory for Sim {
     type Guard = ();
 
     #[inline]
-    fn load(place: Place, _: At) -> u64 {
+    fn load(place: Place, at: At) -> u64 {
         if engine::is_running() {
-            access::load(place)
+            access::load(place, at)
         } else {
             place.read()
         }
     }
 
     #[inline]
-    fn store(place: Place, value: u64, _: At) {
+    fn store(place: Place, value: u64, at: At) {
         if engine::is_running() {
-            access::store(place, value);
+            access::store(place, value, at);
         } else {
             place.write(value);
         }
     }
 
     #[inline]
-    fn update(place: Place, _: At, f: impl FnOnce(u64) -> Option<u64>) -> u64 {
+    fn update(place: Place, at: At, f: impl FnOnce(u64) -> Option<u64>) -> u64 {
         if engine::is_running() {
-            return access::update(place, f);
+            return access::update(place, at, f);
         }
         let old = place.read();
         if let Some(new) = f(old) {

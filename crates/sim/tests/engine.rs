@@ -179,6 +179,62 @@ fn independent_misses_overlap_and_dependent_ones_do_not() {
 }
 
 #[test]
+fn an_access_that_goes_where_it_went_last_time_depends_on_no_index() {
+    let machine = one_socket(&[("core.writes_ahead", "true"), ("core.stream", "0.1")]);
+    let (flag, other) = (Alone::new(), Alone::new());
+    let times = on_threads(&machine, 2, |number| {
+        [0, 1].map(|round| {
+            at(100_000 + 200_000 * round + 100_000 * number as u64);
+            if number == 0 {
+                flag.0.store(round as u32 + 1, Relaxed);
+                other.0.store(1, Relaxed);
+                return 0;
+            }
+            let start = now();
+            flag.0.load(Relaxed);
+            other.0.load(Relaxed);
+            now() - start
+        })
+    });
+    let [first, second] = times.unwrap()[1];
+    assert!((100..120).contains(&first), "the first time an index may have led there: {first} ns");
+    assert!((50..75).contains(&second), "the second time it is known: {second} ns");
+}
+
+#[test]
+fn what_is_exchanged_on_a_line_that_is_there_is_known_ahead() {
+    #[repr(align(128))]
+    struct Pointer(<Sim as Platform>::Usize);
+    let took = |ahead: &str| {
+        let machine = one_socket(&[("core.writes_ahead", ahead), ("core.rmw", "2"), ("core.stream", "0.1")]);
+        let word = || Pointer(<Sim as Platform>::Usize::holding(0));
+        let (missing, target, pointer) = (word(), word(), word());
+        let address = std::ptr::from_ref(&target).expose_provenance();
+        let times = on_threads(&machine, 2, |number| {
+            at(100_000 + 100_000 * number as u64);
+            if number == 0 {
+                missing.0.store(1, Relaxed);
+                target.0.store(1, Relaxed);
+                return 0;
+            }
+            pointer.0.store(address, Relaxed);
+            at(300_000);
+            let start = now();
+            missing.0.load(Relaxed);
+            pointer.0.swap(0, Relaxed);
+            target.0.store(2, Relaxed);
+            // Waits until the store is visible.
+            pointer.0.swap(0, Relaxed);
+            now() - start
+        });
+        times.unwrap()[1]
+    };
+    let (in_turn, at_once) = (took("false"), took("true"));
+    assert!((100..125).contains(&in_turn), "{in_turn} ns");
+    assert!((50..80).contains(&at_once), "{at_once} ns");
+}
+
+#[test]
 fn some_cores_send_for_lines_to_write_ahead_of_time() {
     let took = |ahead: &str| {
         let machine = one_socket(&[("core.writes_ahead", ahead), ("core.rmw", "2"), ("core.stream", "0.1")]);

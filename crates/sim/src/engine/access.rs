@@ -6,7 +6,7 @@ use super::stores::Pending;
 use super::{engine, settle, Doing, Engine, NOBODY};
 use crate::coroutines::leave;
 use crate::machine::Ps;
-use crate::word::Place;
+use crate::word::{At, Place};
 
 /// Waits until the current thread may take a line for itself, which is now; whether it had to wait.
 fn wait_to_write(index: usize) -> bool {
@@ -68,7 +68,7 @@ impl Engine {
 
     /// Loads from a line, at a time before which nothing else happens. If the line must come first, the current thread goes on when it
     /// has come, and the load ends then.
-    pub(super) fn begin_load(&mut self, index: usize, place: Place) -> Result<u64, Fetch> {
+    pub(super) fn begin_load(&mut self, index: usize, place: Place, at: Option<At>) -> Result<u64, Fetch> {
         self.operations += 1;
         let (core, me) = (self.core(), self.current);
         let line = &self.lines[index];
@@ -81,7 +81,7 @@ impl Engine {
             self.now = self.usable(index, self.threads[me as usize].cpu, self.now);
             return Ok(self.loaded(index, place));
         }
-        let sent = self.sent_for(place.address);
+        let sent = self.sent_for(place.address, at);
         if !self.is_free(index) {
             self.enqueue(index, me, Sort::Read);
             self.me().doing = Doing::Missing;
@@ -109,12 +109,12 @@ impl Engine {
     }
 
     /// Stores to a line through the store buffer, at a time before which nothing else happens; whether that is too full to go on.
-    pub(super) fn begin_store(&mut self, index: usize, place: Place, value: u64) -> bool {
+    pub(super) fn begin_store(&mut self, index: usize, place: Place, value: u64, at: Option<At>) -> bool {
         self.operations += 1;
         let (core, me) = (self.core(), self.current);
         let owned = self.may_use(index, core);
         let mut full = false;
-        let sent = self.sent_to_write(place.address);
+        let sent = self.sent_to_write(place.address, at);
         if self.me().stores.is_empty() && (owned || self.is_free_for(index, core)) {
             self.set_value(index, place, value);
             if owned && self.me().last_commit <= self.now {
@@ -142,11 +142,11 @@ impl Engine {
 }
 
 /// Reads.
-pub fn load(place: Place) -> u64 {
+pub fn load(place: Place, at: At) -> u64 {
     settle();
     let engine = engine();
     let line = engine.line_of(place.address);
-    match engine.begin_load(line, place) {
+    match engine.begin_load(line, place, Some(at)) {
         Ok(value) => value,
         Err(fetch) => {
             leave();
@@ -156,26 +156,26 @@ pub fn load(place: Place) -> u64 {
 }
 
 /// Writes, through the store buffer.
-pub fn store(place: Place, value: u64) {
+pub fn store(place: Place, value: u64, at: At) {
     settle();
-    begin_to_store(place, value);
+    begin_to_store(place, value, at);
 }
 
 /// The same at a time before which nothing else happens.
-pub(super) fn begin_to_store(place: Place, value: u64) {
+pub(super) fn begin_to_store(place: Place, value: u64, at: At) {
     let engine = engine();
     let line = engine.line_of(place.address);
-    if engine.begin_store(line, place, value) {
+    if engine.begin_store(line, place, value, Some(at)) {
         wait_for_stores();
     }
 }
 
 /// A read-modify-write: `f` gives the new value, if there is to be one. Returns the value before.
-pub fn update(place: Place, f: impl FnOnce(u64) -> Option<u64>) -> u64 {
+pub fn update(place: Place, at: At, f: impl FnOnce(u64) -> Option<u64>) -> u64 {
     settle();
     let engine = engine();
     engine.operations += 1;
-    let sent = engine.sent_to_write(place.address);
+    let sent = engine.sent_to_write(place.address, Some(at));
     wait_for_stores();
     let engine = self::engine();
     // Who does not look ahead sends for the line now that the stores are visible.
@@ -218,7 +218,9 @@ pub fn update(place: Place, f: impl FnOnce(u64) -> Option<u64>) -> u64 {
     let thread = engine.me();
     thread.wrote |= thread.in_condition;
     engine.now = if there { done } else { done + cost };
-    engine.exchanged(place, old);
+    // Of a line that is there, the core that looks ahead has had the value as soon as it could.
+    let known = if served { engine.now } else { sent.max(engine.lines[index].arrives) };
+    engine.exchanged(place, old, known);
     old
 }
 
@@ -232,7 +234,7 @@ pub fn touch(start: usize, bytes: usize, write: bool) {
         engine.operations += 1;
         let index = engine.line_of(key << line);
         if !engine.lines[index].copies.contains(core) {
-            let sent = engine.sent_for(key << line);
+            let sent = engine.sent_for(key << line, None);
             if write && engine.lines[index].owner != NOBODY && engine.is_free(index) {
                 // A line that another core has modified comes with the right to write.
                 let arrives = engine.serve_write(index, core, sent);

@@ -110,6 +110,8 @@ pub struct Thread {
     pub asked: Ps,
     /// How far it looks ahead.
     pub ahead: overlap::Ahead,
+    /// Where its accesses go.
+    pub habits: overlap::Habits,
     place: Option<&'static Location<'static>>,
     /// When its current wait began to spin.
     pub patience: Patience,

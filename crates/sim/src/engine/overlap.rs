@@ -5,7 +5,8 @@
 
 use super::Engine;
 use crate::machine::Ps;
-use crate::word::Place;
+use crate::word::{At, Place};
+use rustc_hash::FxHashMap;
 
 /// Accesses that a core looks ahead: a few hundred instructions.
 const WINDOW: u32 = 40;
@@ -24,6 +25,8 @@ pub struct Ahead {
     /// Values that came with lines, which may be pointers, and when they came.
     pointers: [(u64, Ps); POINTERS],
     next: usize,
+    /// When the last value came that may be an index.
+    index: Ps,
 }
 
 impl Ahead {
@@ -66,16 +69,36 @@ impl Ahead {
     }
 }
 
+/// Where each access of a thread went last time, by its place in the source.
+#[derive(Debug, Default)]
+pub struct Habits(FxHashMap<(u32, u32, usize), usize>);
+
+impl Habits {
+    /// Whether the access at `at` goes where it went last time; it is `address` now.
+    fn keeps_to(&mut self, at: At, address: usize) -> bool {
+        let file = at.file().len();
+        self.0.insert((at.line(), at.column(), file), address) == Some(address)
+    }
+}
+
 impl Engine {
-    /// Since when the line of `address`, which the current thread comes to now, may have been sent for.
-    pub(super) fn sent_for(&mut self, address: usize) -> Ps {
-        let now = self.now;
-        self.me().ahead.sent_for(address, now)
+    /// Since when the line of `address`, which the current thread comes to now, may have been sent for; `at` is the access's
+    /// place in the source, unless its address is known to depend on nothing.
+    pub(super) fn sent_for(&mut self, address: usize, at: Option<At>) -> Ps {
+        let (now, looks_far) = (self.now, self.machine.costs.writes_ahead);
+        let thread = self.me();
+        let sent = thread.ahead.sent_for(address, now);
+        let is_known = !looks_far || at.is_none_or(|at| thread.habits.keeps_to(at, address));
+        if is_known {
+            sent
+        } else {
+            sent.max(thread.ahead.index)
+        }
     }
 
     /// The same for a line that is to be written.
-    pub(super) fn sent_to_write(&mut self, address: usize) -> Ps {
-        let sent = self.sent_for(address);
+    pub(super) fn sent_to_write(&mut self, address: usize, at: Option<At>) -> Ps {
+        let sent = self.sent_for(address, at);
         if self.machine.costs.writes_ahead {
             sent
         } else {
@@ -85,22 +108,22 @@ impl Engine {
 
     /// A line has come to the current thread, which loads `value` from it.
     pub(super) fn has_come(&mut self, place: Place, value: u64) {
-        let now = self.now;
+        let (now, looks_far) = (self.now, self.machine.costs.writes_ahead);
         let ahead = &mut self.me().ahead;
-        if place.bytes == 4 {
+        match place.bytes {
             // It may be an index, and nobody can tell of what.
-            ahead.begin(now);
-        } else {
-            ahead.came(place, value, now);
+            4 if looks_far => ahead.index = now,
+            4 => ahead.begin(now),
+            _ => ahead.came(place, value, now),
         }
     }
 
-    /// The current thread has exchanged `value`.
-    pub(super) fn exchanged(&mut self, place: Place, value: u64) {
+    /// The current thread has exchanged `value`, which a core that looks ahead has known since `known`.
+    pub(super) fn exchanged(&mut self, place: Place, value: u64, known: Ps) {
         let (now, ahead_of_it) = (self.now, self.machine.costs.writes_ahead);
         let ahead = &mut self.me().ahead;
         if ahead_of_it {
-            ahead.came(place, value, now);
+            ahead.came(place, value, known);
         } else {
             ahead.begin(now);
         }

@@ -127,7 +127,7 @@ impl Engine {
         }
         self.operations += 2;
         self.now = loaded;
-        self.sent_for(place.address);
+        self.sent_for(place.address, None);
         place.write(place.read().wrapping_add(1));
         let line = &mut self.lines[index];
         line.version = line.version.wrapping_add(1);
@@ -145,7 +145,7 @@ impl Engine {
                     return Err(Step::Load);
                 }
                 let line = self.line_of(place.address);
-                (line, self.begin_load(line, place).map_err(Step::Loaded)?)
+                (line, self.begin_load(line, place, None).map_err(Step::Loaded)?)
             }
             Step::Loaded(fetch) => (fetch.0, self.end_load(place, fetch)),
             Step::Store(value) => (self.line_of(place.address), value),
@@ -155,7 +155,7 @@ impl Engine {
         if !self.settles() {
             return Err(Step::Store(value));
         }
-        let is_full = self.begin_store(line, place, value.wrapping_add(1));
+        let is_full = self.begin_store(line, place, value.wrapping_add(1), None);
         if is_full && self.drains() {
             return Err(Step::Drained);
         }

@@ -61,6 +61,7 @@ impl Engine {
             interruptions: 0,
             asked: 0,
             ahead: super::overlap::Ahead::default(),
+            habits: super::overlap::Habits::default(),
             place: None,
             patience: Patience::default(),
             range: Range::default(),

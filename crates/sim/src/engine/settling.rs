@@ -6,19 +6,20 @@ use super::access::{begin_to_store, load, wait_for_stores};
 use super::{compute, engine, pass, settle, Engine, NOBODY};
 use crate::machine::Ps;
 use crate::word::Place;
+use std::panic::Location;
 
 /// Stores `value` in `word` if `flag` is 0, and the thread has been on its CPU since it began; whether it has.
 pub fn store_unless(flag: Place, word: Place, value: u64) -> bool {
     settle();
     let interruptions = engine().me().interruptions;
-    if load(flag) != 0 {
+    if load(flag, Location::caller()) != 0 {
         return false;
     }
     settle();
     if engine().me().interruptions != interruptions {
         return false;
     }
-    begin_to_store(word, value);
+    begin_to_store(word, value, Location::caller());
     true
 }
 
