@@ -82,8 +82,8 @@ impl Habits {
 }
 
 impl Engine {
-    /// Since when the line of `address`, which the current thread comes to now, may have been sent for; `at` is the access's
-    /// place in the source, unless its address is known to depend on nothing.
+    /// Since when the line of `address`, which the current thread comes to now, may have been sent for; `at` is the
+    /// access's place in the source, unless its address is known to depend on nothing.
     pub(super) fn sent_for(&mut self, address: usize, at: Option<At>) -> Ps {
         let (now, looks_far) = (self.now, self.machine.costs.writes_ahead);
         let thread = self.me();
