@@ -71,13 +71,12 @@ impl Ahead {
 
 /// Where each access of a thread went last time, by its place in the source.
 #[derive(Debug, Default)]
-pub struct Habits(FxHashMap<(u32, u32, usize), usize>);
+pub struct Habits(FxHashMap<(&'static str, u32, u32), usize>);
 
 impl Habits {
     /// Whether the access at `at` goes where it went last time; it is `address` now.
     fn keeps_to(&mut self, at: At, address: usize) -> bool {
-        let file = at.file().len();
-        self.0.insert((at.line(), at.column(), file), address) == Some(address)
+        self.0.insert((at.file(), at.line(), at.column()), address) == Some(address)
     }
 }
 
