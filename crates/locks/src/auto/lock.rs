@@ -189,7 +189,9 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
                 // SAFETY: left with the queue, whose head is this thread now.
                 sleepers.append(unsafe { Sleepers::beginning_with(first) });
             } else if !before.is_null() {
-                let unanswered = || if has_barged { None } else { self.leave_queue(&node) };
+                // Who has brought sleepers along passes them on, and must become the candidate for that.
+                let may_leave = !has_barged && sleepers.are_none();
+                let unanswered = || if may_leave { self.leave_queue(&node) } else { None };
                 let again = Setting::Again.number::<P>(B::AGAIN);
                 // SAFETY: it waits for its `next` before it leaves the queue.
                 let (end, given) = unsafe { node.wait_behind(before, spins::<P>(), again, unanswered) };

@@ -89,6 +89,10 @@ impl<P: Platform> Sleepers<P> {
         self.first
     }
 
+    pub fn are_none(&self) -> bool {
+        self.first.is_null()
+    }
+
     fn first(&self) -> Option<&Node<P>> {
         // SAFETY: those in the list wait until they are answered.
         unsafe { self.first.as_ref() }
