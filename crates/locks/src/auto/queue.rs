@@ -1,5 +1,6 @@
 //! The queue of waiters, and how they wait. All accesses but those with an order of their own are Relaxed: they are
-//! the candidate's, which acquires what the candidate before it wrote, with the seat.
+//! the candidate's, which acquires what the candidate before it wrote, with the seat, or those of a waiter that has
+//! stopped the candidate.
 
 use super::seat::Seat;
 use super::sleepers::{Carried, Sleepers, Wake};

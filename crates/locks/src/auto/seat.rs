@@ -1,17 +1,19 @@
 //! The candidate's place, and whether the candidate has a CPU.
 //!
-//!      +-------- sit_down, answer ---------+
-//!      v                                   |
-//!   THERE --ask--> ASKED ----------------> * -stop-> STOPPED -go_on-> AWAY -> *
-//!   EMPTY --ask----^   AWAY -------------> *
-//!
-//!   any of EMPTY, THERE, ASKED, AWAY --stand_up--> BUSY --leave--> EMPTY, or AWAY
-//!                                    --lie_down--> ASLEEP --call--> AWAY
+//! | state   | the candidate                             | becomes                                                |
+//! |---------|-------------------------------------------|--------------------------------------------------------|
+//! | EMPTY   | there is none, or it does not know it yet | ASKED by a waiter; BUSY by the candidate               |
+//! | THERE   | looks at the lock                         | ASKED by a waiter; BUSY, ASLEEP                        |
+//! | ASKED   | has been asked whether it does            | THERE as its answer; STOPPED by a waiter; BUSY, ASLEEP |
+//! | AWAY    | has not answered, or is being woken       | as ASKED                                               |
+//! | STOPPED | waits while a waiter changes the queue    | AWAY by that waiter                                    |
+//! | BUSY    | changes the queue, or leaves its place    | THERE; EMPTY or AWAY for the next candidate            |
+//! | ASLEEP  | sleeps, or is about to                    | AWAY by a release; THERE if it does not sleep after all|
 //!
 //! Nobody can see from outside whether a thread runs. But the candidate looks at the lock again and again; if it is
 //! asked, it answers as it does so. Who gets no answer for longer than the candidate pauses knows that it has lost its
 //! CPU, and that nobody takes the lock when it is free. A candidate that is STOPPED can neither leave its place nor
-//! change the queue, until the one that has stopped it, which does not wait for anything meanwhile, has changed it.
+//! change the queue, until the one that has stopped it, which waits at most for a newcomer to link itself, has done so.
 
 use core::marker::PhantomData;
 use lockswap_platform::{AtomicInt, Ns, Ordering, Platform};
