@@ -1,7 +1,8 @@
 //! The live view on a terminal.
 
-use std::io;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use lockswap_trace::live::{Line, Order, Over, RowId};
 use ratatui::crossterm::event::{self, Event};
@@ -17,7 +18,7 @@ use super::state::{Asked, Pane, State};
 use super::watched::{View, Watched};
 use crate::error::UserError;
 
-/// How long a signal waits at most.
+/// How long a signal, or the end of the terminal, waits at most.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// The first picture does not wait longer than this.
@@ -40,6 +41,7 @@ fn follow(
     interval: Duration,
     signals: &mut Signals,
 ) -> io::Result<()> {
+    let events = events();
     let (mut view, mut state) = (View::default(), State::default());
     view.refresh(watched);
     let mut next = Instant::now() + interval.min(FIRST);
@@ -58,15 +60,15 @@ fn follow(
                 next = Instant::now() + interval;
                 break;
             }
-            // crossterm would read from a terminal that went away for ever.
-            if !has_terminal_after(Duration::ZERO)? {
+            if !has_terminal()? {
                 return Ok(());
             }
-            if !event::poll(Duration::ZERO)? {
-                has_terminal_after(PATIENCE)?;
-                continue;
-            }
-            match event::read()? {
+            let event = match events.recv_timeout(PATIENCE) {
+                Ok(event) => event?,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            };
+            match event {
                 Event::Key(key) if key.is_press() => match state.press(key, &rows, page) {
                     Asked::Nothing => break,
                     Asked::Quit => return Ok(()),
@@ -83,12 +85,25 @@ fn follow(
     }
 }
 
-/// Waits for a key, not longer than this; whether there is a terminal still.
-fn has_terminal_after(patience: Duration) -> io::Result<bool> {
+/// What is typed, from a thread of its own: crossterm reads for ever from a terminal that goes away, and then nobody
+/// waits for the thread. It ends with the first error, which is the last event.
+fn events() -> Receiver<io::Result<Event>> {
+    let (sender, events) = mpsc::channel();
+    thread::spawn(move || loop {
+        let event = event::read();
+        let is_last = event.is_err();
+        if sender.send(event).is_err() || is_last {
+            return;
+        }
+    });
+    events
+}
+
+/// Whether there is a terminal still.
+fn has_terminal() -> io::Result<bool> {
     let stdin = io::stdin();
-    let mut awaited = [PollFd::new(&stdin, PollFlags::IN)];
-    let patience = Timespec { tv_sec: 0, tv_nsec: patience.subsec_nanos().into() };
-    match poll(&mut awaited, Some(&patience)) {
+    let mut awaited = [PollFd::new(&stdin, PollFlags::empty())];
+    match poll(&mut awaited, Some(&Timespec::default())) {
         // A signal: whoever calls asks for them.
         Ok(_) | Err(Errno::INTR) => {}
         Err(error) => return Err(error.into()),
