@@ -64,13 +64,14 @@ fn one_hot_mutex_among_a_thousand_cold_ones() {
 }
 
 /// Of two mutexes one wants a lock that serves waiters in order, and the other one wants anything but that: no lock for
-/// everything does what the profile does. The effect is many times as large as what a busy machine makes of it.
+/// everything does what the profile does. On one CPU, where a thread that wakes up waits for the end of a time slice, the
+/// effect does not depend on how fast the machine wakes threads, and is many times as large as what noise makes of it.
 #[test]
 fn two_mutexes_that_want_different_locks_get_a_profile() {
     let (Some(program), folder) = (program("twowants"), scratch_dir()) else { return };
-    on_two_cpus();
-    let options = ["--time", "4m", "--timeout", "4s", "--no-simulation"];
-    let outcome = advise(&options, &[path(&program), "150"], folder.path());
+    on_one_cpu();
+    let options = ["--time", "2m", "--timeout", "5s", "--no-simulation"];
+    let outcome = advise(&options, &[path(&program), "4"], folder.path());
     let advice = advice(&outcome, folder.path());
     assert_eq!(advice["locks"][0]["name"], "table", "{advice:#}");
     let trials = list(&advice["trials"]);
@@ -88,20 +89,20 @@ fn two_mutexes_that_want_different_locks_get_a_profile() {
     assert!(lock_of("table") == "mcs_stp" && lock_of("pool") != "mcs_stp", "{profile}");
     // The line that is recommended works, and gives the mutex its lock.
     let run = advice["run_with"].as_str().unwrap();
-    assert!(run.starts_with("lockswap run --lock pthread --profile ") && run.ends_with("twowants 150"), "{run}");
+    assert!(run.starts_with("lockswap run --lock pthread --profile ") && run.ends_with("twowants 4"), "{run}");
     let mut command = Command::new(lockswap());
     command.args(["run", "--summary"]).args(run.split(' ').skip(2));
     let outcome = run_with_timeout(&mut command, Duration::from_secs(60));
-    assert!(outcome.success() && outcome.stdout == "600 requests\n", "{}", outcome.tail());
+    assert!(outcome.success() && outcome.stdout == "16 requests\n", "{}", outcome.tail());
     assert!(outcome.stderr.contains("1 mutex: symbol table, module twowants -> mcs_stp"), "{}", outcome.tail());
 }
 
-/// Lets the calling thread, and what it starts, use two CPUs only.
-fn on_two_cpus() {
+/// Lets the calling thread, and what it starts, use one CPU only.
+fn on_one_cpu() {
     let allowed = sched_getaffinity(None).unwrap();
-    let mut two = CpuSet::new();
-    (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).take(2).for_each(|cpu| two.set(cpu));
-    sched_setaffinity(None, &two).unwrap();
+    let mut one = CpuSet::new();
+    one.set((0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).unwrap());
+    sched_setaffinity(None, &one).unwrap();
 }
 
 /// A mutex that is always held by long sections: it is named with the code that holds it, and nothing is tried.
