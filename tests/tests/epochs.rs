@@ -23,10 +23,11 @@ fn compile(compiler: &str, flags: &[&str], sources: &[&str], output: &Path) -> O
     Some(())
 }
 
-/// Runs a program under `lockswap run` with these options, all CPUs but one being little.
+/// Runs a program under `lockswap run` with these options, on `asl` if they name no lock, all CPUs but one being little.
 fn under_lockswap(options: &[&str], program: &Path, arguments: &[&str]) -> Outcome {
     let mut command = Command::new(lockswap());
-    command.args(["run", "--lock", "asl"]).args(options).arg("--").arg(program).args(arguments);
+    let lock: &[&str] = if options.contains(&"--lock") { &[] } else { &["--lock", "asl"] };
+    command.arg("run").args(lock).args(options).arg("--").arg(program).args(arguments);
     run_with_timeout(command.env("LOCKSWAP_BIG", "0"), LIMIT)
 }
 
@@ -161,14 +162,17 @@ fn targets_from_outside_count_instead_of_the_programs() {
     let directory = scratch_dir();
     let program = directory.path().join("scope");
     let Some(()) = compile("g++", &["-std=c++11", "-O2"], &["scope.cpp"], &program) else { return };
-    let (outcome, stats) = statistics(&["--slo", "5=1.5ms", "--slo", "6=0", "--slo", "-7=1s"], &program, &[]);
-    said(&outcome, "preloaded=1 left=334");
-    let slos = |id: i64| -> Vec<u64> {
-        let epochs = stats["epochs"].as_array().expect("a list");
-        epochs.iter().filter(|epoch| epoch["id"] == id).map(|epoch| epoch["slo_ns"].as_u64().expect("ns")).collect()
-    };
-    assert!(slos(5).iter().all(|slo| *slo == 1_500_000) && slos(6).iter().all(|slo| *slo == 0), "{stats}");
-    assert_eq!(runs(&stats, -7), 0, "an epoch that is never entered is no error");
+    for lock in ["asl", "auto"] {
+        let options = ["--lock", lock, "--slo", "5=1.5ms", "--slo", "6=0", "--slo", "-7=1s"];
+        let (outcome, stats) = statistics(&options, &program, &[]);
+        said(&outcome, "preloaded=1 left=334");
+        let slos = |id: i64| -> Vec<u64> {
+            let epochs = stats["epochs"].as_array().expect("a list");
+            epochs.iter().filter(|epoch| epoch["id"] == id).map(|epoch| epoch["slo_ns"].as_u64().expect("ns")).collect()
+        };
+        assert!(slos(5).iter().all(|slo| *slo == 1_500_000) && slos(6).iter().all(|slo| *slo == 0), "{stats}");
+        assert_eq!(runs(&stats, -7), 0, "an epoch that is never entered is no error");
+    }
 }
 
 #[test]
@@ -217,19 +221,25 @@ fn an_epoch_that_is_never_entered_is_named() {
     assert!(outcome.stderr.contains("big cores only") && outcome.stderr.contains("LOCKSWAP_BIG"), "{}", outcome.tail());
 }
 
-/// The knee that this finds depends on the machine, and is not looked at; that each figure is there is.
 #[test]
 fn a_range_of_targets_is_measured() {
+    a_range_is_measured(&[], ["mcs_spin", "first come, first served", "the lock below"]);
+    // auto has no lock below, so that the reference is the same lock.
+    a_range_is_measured(&["--lock", "auto"], ["auto", "nobody stands back", "the lock without targets"]);
+}
+
+/// The knee that this finds depends on the machine, and is not looked at; that each figure is there is.
+fn a_range_is_measured(lock: &[&str], reference: [&str; 3]) {
     let directory = scratch_dir();
     let [program, json, svg] = ["work", "slo.json", "slo.svg"].map(|name| directory.path().join(name));
     let Some(()) = compile("gcc", &["-std=gnu11", "-O2"], &["work.c"], &program) else { return };
     let mut command = Command::new(lockswap());
-    command.args(["slo", "--epoch=5", "--from=100us", "--to=10ms", "--steps=3", "--runs=2"]);
+    command.args(["slo", "--epoch=5", "--from=100us", "--to=10ms", "--steps=3", "--runs=2"]).args(lock);
     command.args(["--metric", "epochs/s: ([0-9]+)", "--export-json"]).arg(&json).arg("--export").arg(&svg);
     command.arg("--").arg(&program).args(["2", "0.2"]).env("LOCKSWAP_BIG", "0");
     let outcome = run_with_timeout(&mut command, LIMIT);
     assert!(outcome.success(), "{}\n{}", outcome.ending(), outcome.tail());
-    for words in ["mcs_spin", "no target", "100 us", "1.00 ms", "10.0 ms", "knee"] {
+    for words in ["no target", "100 us", "1.00 ms", "10.0 ms", "knee"].iter().chain(&reference) {
         assert!(outcome.stdout.contains(words), "{words} is missing in\n{}", outcome.stdout);
     }
     let curve: Value = serde_json::from_str(&std::fs::read_to_string(json).expect("written")).expect("JSON");

@@ -8,6 +8,7 @@ use std::process::{Child, ExitCode, ExitStatus};
 use std::time::Duration;
 
 use lockswap_carry::Watch;
+use lockswap_locks::info::Family;
 use lockswap_locks::registry::Role;
 use lockswap_study::counting::Counting;
 use lockswap_study::export::OutputFile;
@@ -116,7 +117,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let mut program = Program { args: args.command, envs, ..Program::default() };
     let asks = profile.as_ref().map_or(selection.asks(), |profile| selection.asks().and(profile.asks()));
     let watch = asks.any_place().then(Watch::begin).flatten();
-    if let Some(note) = watch.as_ref().and_then(|watch| kinds_note(&selection, watch)) {
+    if let Some(note) = watch.as_ref().and_then(|watch| kinds_note(&selection, &args.slo, watch)) {
         // A closed stderr must not keep the program from running.
         let _ = writeln!(io::stderr(), "note: {note}");
     }
@@ -167,20 +168,22 @@ fn check_asl(selection: &Selection, profile: Option<&Profile>, slos: &[Slo]) -> 
     }
     let [lock, ..] = selection.ids();
     let mut of_profile = profile.iter().flat_map(|profile| profile.locks());
-    if lock.starts_with("asl") || of_profile.any(|lock| lock.entry.info.id.starts_with("asl")) {
+    if selection.asks().epoch || of_profile.any(|lock| lock.entry.info.asks.epoch) {
         return Ok(());
     }
-    let what = "--slo means something to the locks of LibASL only";
-    Err(UserError::new(what, "add --lock asl").with_status(USAGE))
+    let what = format!("--slo means nothing to {lock}, only to auto and to the locks of LibASL");
+    Err(UserError::new(what, "leave --lock out, or add --lock asl").with_status(USAGE))
 }
 
 /// What to tell the user of a lock that prefers big CPUs where there is nothing to prefer.
-fn kinds_note(selection: &Selection, watch: &Watch) -> Option<String> {
+fn kinds_note(selection: &Selection, slos: &[Slo], watch: &Watch) -> Option<String> {
     let (big, little) = watch.kinds();
     let [lock, ..] = selection.ids();
+    // It does so only in epochs, and few of the programs that run on it have any.
+    let in_epochs_only = selection::read(Role::Mutex, &lock).ok()?.entry.info.family == Family::Auto;
     let kind = match (big, little) {
         (true, true) => return None,
-        _ if !selection.asks().kind => return None,
+        _ if !selection.asks().kind || in_epochs_only && slos.is_empty() => return None,
         (_, false) => "big",
         (false, true) => "little",
     };

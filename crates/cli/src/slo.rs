@@ -32,6 +32,9 @@ use crate::picture::{footer, Picture};
 use crate::selection::{named, Selection, PLAIN, VARIABLES};
 use crate::terminal;
 
+/// Knows targets without a lock below.
+const AUTO: &str = "auto";
+
 /// Finds a latency target for an epoch: what each one costs in latency and brings in throughput.
 #[derive(clap::Args)]
 #[command(after_help = HELP, override_usage = "lockswap slo --epoch <ID> --from <TIME> --to <TIME>
@@ -55,7 +58,7 @@ pub struct SloArgs {
     /// Throughput as a number in the program's output, the first group of REGEX in its last match [default: epochs/s]
     #[arg(short = 'm', long, value_name = "REGEX")]
     metric: Option<String>,
-    /// Lock of LibASL, with its parameters (`lockswap list asl`), as in asl:fifo=futex
+    /// Lock of LibASL, with its parameters (`lockswap list asl`), as in asl:fifo=futex, or auto
     #[arg(short = 'l', long, value_name = "ID", default_value = "asl")]
     lock: String,
     #[command(flatten)]
@@ -76,7 +79,8 @@ pub struct SloArgs {
 const HELP: &str = "\
 The program must mark the epoch (docs/epochs.md). It is run with each target in
 turn, and on three references: `pthread`, without the preload library; the lock
-below LibASL, first come first served; and `no target`, with the longest window.
+below LibASL, first come first served (auto itself, with nobody standing back);
+and `no target`, with the longest window.
 The table shows how long the epoch took on big and on little cores. A target
 that is `not met` is below what the lock can do; LibASL is then first come first
 served.
@@ -163,10 +167,13 @@ fn setting(args: &SloArgs) -> Result<Setting, UserError> {
     })
 }
 
-/// The lock of LibASL, and the one below it.
+/// The lock, and the one where nobody stands back: that below LibASL, or the same.
 fn locks(args: &SloArgs) -> Result<(String, String), UserError> {
     let lock = named(registry::Role::Mutex, &args.asl.choose(Some(args.lock.clone()))?.unwrap_or_default())?;
     let id = lock.split(':').next().unwrap_or_default();
+    if id == AUTO {
+        return Ok((lock.clone(), lock));
+    }
     let asl = registry::find(registry::Role::Mutex, "asl").map(|asl| asl.parameters);
     let fifo = asl.iter().flat_map(Parameters::iter).find_map(|parameter| match parameter.values {
         Values::Locks(known) => known.iter().find(|(_, asl)| *asl == id).map(|(fifo, _)| (*fifo).to_owned()),
@@ -175,7 +182,7 @@ fn locks(args: &SloArgs) -> Result<(String, String), UserError> {
     match fifo {
         Some(fifo) => Ok((lock, fifo)),
         None => {
-            let what = format!("--lock {lock}: targets mean something to the locks of LibASL only");
+            let what = format!("--lock {lock}: targets mean something to auto and the locks of LibASL only");
             Err(UserError::new(what, "leave it out, or name asl with a lock below, as in asl:fifo=ticket")
                 .with_status(USAGE))
         }
@@ -199,6 +206,8 @@ fn variant(setting: &Setting, point: &Point, file: &LatencyFile) -> Result<Varia
     envs.extend(stray);
     envs.push(file.variable());
     let target = match point.role {
+        // None that an epoch could meet, so that nobody stands back. A lock below knows of no target.
+        Role::Fifo if setting.fifo == setting.lock => Some(0),
         Role::Pthread | Role::Fifo => None,
         // One that every epoch meets.
         Role::NoTarget => Some(LONGEST_DURATION),

@@ -161,7 +161,7 @@ impl ByPriority {
     }
 }
 
-/// What a lock asks the platform about the CPU that it runs on, over and over.
+/// What a lock asks the platform about the CPU that it runs on, and about the thread, over and over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asks {
     /// The locality group or the last-level-cache group.
@@ -170,17 +170,21 @@ pub struct Asks {
     pub kind: bool,
     /// The place on the route through the CPUs.
     pub route: bool,
+    /// How long the thread may stand back: targets of epochs mean something to this lock.
+    pub epoch: bool,
 }
 
 impl Asks {
     /// Nothing.
-    pub const NOTHING: Self = Asks { locality: false, kind: false, route: false };
+    pub const NOTHING: Self = Asks { locality: false, kind: false, route: false, epoch: false };
     /// The locality group.
     pub const LOCALITY: Self = Asks { locality: true, ..Self::NOTHING };
     /// The kind of the core.
     pub const KIND: Self = Asks { kind: true, ..Self::NOTHING };
     /// The place on the route.
     pub const ROUTE: Self = Asks { route: true, ..Self::NOTHING };
+    /// The kind of the core, and how long to stand back on a little one.
+    pub const EPOCH: Self = Asks { kind: true, epoch: true, ..Self::NOTHING };
 
     /// Whether the lock asks for anything but the route, which stays as it is while a program runs.
     pub const fn any_place(self) -> bool {
@@ -193,6 +197,7 @@ impl Asks {
             locality: self.locality || other.locality,
             kind: self.kind || other.kind,
             route: self.route || other.route,
+            epoch: self.epoch || other.epoch,
         }
     }
 }

@@ -19,6 +19,7 @@ struct Spy;
 static LOCALITY: AtomicBool = AtomicBool::new(false);
 static KIND: AtomicBool = AtomicBool::new(false);
 static ROUTE: AtomicBool = AtomicBool::new(false);
+static EPOCH: AtomicBool = AtomicBool::new(false);
 /// A bit for the place of each parameter whose value was asked for.
 static SETTINGS: AtomicU64 = AtomicU64::new(0);
 
@@ -83,7 +84,12 @@ impl Platform for Spy {
         Native::setting(number)
     }
     fn reorder_window() -> Ns {
+        EPOCH.store(true, Relaxed);
         Native::reorder_window()
+    }
+    fn epoch_window() -> Ns {
+        EPOCH.store(true, Relaxed);
+        Native::epoch_window()
     }
     fn sleep(ns: Ns) {
         Native::sleep(ns);
@@ -101,11 +107,11 @@ impl Platform for Spy {
 
 /// What `body` asks.
 fn asked(body: impl FnOnce()) -> Asks {
-    LOCALITY.store(false, Relaxed);
-    KIND.store(false, Relaxed);
-    ROUTE.store(false, Relaxed);
+    let flags = [&LOCALITY, &KIND, &ROUTE, &EPOCH];
+    flags.iter().for_each(|flag| flag.store(false, Relaxed));
     body();
-    Asks { locality: LOCALITY.load(Relaxed), kind: KIND.load(Relaxed), route: ROUTE.load(Relaxed) }
+    let [locality, kind, route, epoch] = flags.map(|flag| flag.load(Relaxed));
+    Asks { locality, kind, route, epoch }
 }
 
 /// Threads that come while the lock is held.

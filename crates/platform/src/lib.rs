@@ -222,6 +222,11 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn slots(table: SharedTable) -> &'static [Self::Usize];
     /// How long a thread on a little CPU stands back for others, at most: the reorder window of LibASL, ns.
     fn reorder_window() -> Ns;
+    /// The same for a lock whose threads stand back in epochs only: the window of the epoch that the thread is in, ns; 0
+    /// outside any, and where nobody keeps track of epochs.
+    fn epoch_window() -> Ns {
+        0
+    }
     /// How much of a shared resource this thread is to have, in proportion to other threads: the scheduler's weight of its
     /// nice value, see [`weight_of_nice`]. It may take a system call.
     fn weight() -> u32 {

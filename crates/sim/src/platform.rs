@@ -91,6 +91,12 @@ pub(crate) fn set_window(window: Option<Ns>) {
     });
 }
 
+/// The reorder window of the epoch that the current virtual thread is in, if it is in one.
+fn window_of_epoch() -> Option<Ns> {
+    let thread = engine::current() as usize;
+    WINDOWS.with_borrow(|windows| windows.get(thread).copied().flatten())
+}
+
 /// From now on this is the current virtual thread's nice value.
 pub(crate) fn set_nice(nice: u32) {
     let thread = engine::current() as usize;
@@ -288,8 +294,11 @@ impl Platform for Sim {
     }
 
     fn reorder_window() -> Ns {
-        let thread = engine::current() as usize;
-        WINDOWS.with_borrow(|windows| windows.get(thread).copied().flatten()).unwrap_or(LONGEST_WINDOW.get())
+        window_of_epoch().unwrap_or(LONGEST_WINDOW.get())
+    }
+
+    fn epoch_window() -> Ns {
+        window_of_epoch().unwrap_or(0)
     }
 
     fn weight() -> u32 {

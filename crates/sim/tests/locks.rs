@@ -118,6 +118,25 @@ fn a_window_holds_without_a_target() {
     assert!(free < 0.5 * none && (0.8..1.1).contains(&(none / fifo)), "free {free}, window 0 {none}, MCS {fifo}");
 }
 
+/// In epochs with a target auto lets big cores pass as far as the target allows; without one nobody stands back.
+#[test]
+fn auto_follows_the_target_of_an_epoch() {
+    let m1 = machine("apple-m1");
+    let with = |slo: Option<&str>| {
+        let mut workload = Workload::named("epochs").expect("epochs");
+        slo.map_or(Ok(()), |slo| workload.set("slo", slo)).expect("a target");
+        let workload = workload.with(8, 50_000_000);
+        let report = Job { machine: &m1, workload, lock: "auto", seed: 1 }.run().expect("epochs").report;
+        let p99 = report.latency["little"].p99_ns;
+        (report.throughput, p99)
+    };
+    let [(free, _), (unmet, _), (tight, tight_p99), (loose, loose_p99)] =
+        [None, Some("1ns"), Some("100us"), Some("400us")].map(with);
+    assert!((0.95..1.05).contains(&(unmet / free)), "no target {free}, one that nobody can meet {unmet}");
+    assert!(loose > tight && tight > free, "throughput {free}, 100 us {tight}, 400 us {loose}");
+    assert!(tight_p99 < 120_000 && (150_000..450_000).contains(&loose_p99), "P99 {tight_p99}, {loose_p99}");
+}
+
 /// glibc's mutex as it is on hardware: newcomers overtake those who sleep, and the adaptive one, which spins, sleeps less.
 #[test]
 fn glibcs_mutexes_behave_as_theirs() {

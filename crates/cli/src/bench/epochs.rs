@@ -17,8 +17,8 @@ use std::process::ExitCode;
 #[command(after_help = "\
 Threads are pinned. An epoch takes 4 locks in turn and increments 64 lines of memory. Locks of the
 LibASL family (asl...) are measured once with their largest reorder window, without targets (SLO:
-max), and once for each --slo, with epochs that are annotated through the Rust library; other locks
-once. The first lock is the baseline.
+max), and once for each --slo, with epochs that are annotated through the Rust library; auto the
+same, where without targets nobody stands back; other locks once. The first lock is the baseline.
 
 On a machine whose CPUs are alike, --little says which ones do FACTOR times the work; LOCKSWAP_BIG
 is set accordingly. Where fewer than 4 CPUs are big, fewer threads want the lock: then there is one

@@ -119,8 +119,13 @@ impl Plan {
     fn held(&self, lock: &str, config: &Config) -> Vec<Held> {
         let mut held = vec![Held::Free];
         let is_set = config.slo.is_some() || config.window.is_some();
-        if is_reorderable(lock) && !is_set {
+        if is_set {
+            return held;
+        }
+        if named::read(Role::Mutex, lock).is_ok_and(|named| named.entry.info.asks.epoch) {
             held.extend(self.targets().into_iter().map(Held::Slo));
+        }
+        if is_reorderable(lock) {
             held.extend(self.window.iter().copied().map(Held::Window));
         }
         held
@@ -216,7 +221,7 @@ impl Held {
     }
 }
 
-/// Whether a lock knows reorder windows.
+/// Whether a lock knows reorder windows outside epochs.
 pub fn is_reorderable(lock: &str) -> bool {
     named::read(Role::Mutex, lock).is_ok_and(|named| named.entry.info.family == Family::Asymmetric)
 }
@@ -233,6 +238,7 @@ mod tests {
     fn locks_with_windows_are_held_to_each_target_and_window() {
         let (plan, config) = (plan(Kind::Constant, false), Config::contended(2));
         assert_eq!(plan.held("asl", &config), [Held::Free, Held::Slo(7), Held::Window(9)]);
+        assert_eq!(plan.held("auto", &config), [Held::Free, Held::Slo(7)], "no windows outside epochs");
         assert_eq!(plan.held("mcs_spin", &config), [Held::Free]);
         let set = Held::Slo(8).of(&config);
         assert_eq!(plan.held("asl", &set), [Held::Free], "--set slo=8ns says it already");

@@ -3,57 +3,21 @@
 //!   big core     ----------------------------> queue of the lock inside
 //!   little core  --- stands back for a while --^    until the lock is free or its reorder window has passed
 //!
-//! A thread on a little core leaves the queue to the big cores for a time that [`Platform::reorder_window`] bounds. It
-//! looks whether the lock is free after pauses that double. The window is that of the epoch which the thread is in
-//! ([`super::epoch`]), else the longest: 100 ms where nothing else is configured. Fairness: long-term over a fair lock:
-//! no window is longer, and then the thread queues like all others. Space, hand-off and context: those of the lock
-//! inside, which alone knows of a release.
+//! A thread on a little core leaves the queue to the big cores for a time that [`Platform::reorder_window`] bounds
+//! ([`super::stand_back`]). The window is that of the epoch which the thread is in ([`super::epoch`]), else the longest:
+//! 100 ms where nothing else is configured. Fairness: long-term over a fair lock: no window is longer, and then the
+//! thread queues like all others. Space, hand-off and context: those of the lock inside, which alone knows of a release.
 //!
-//! Deviation: the paper doubles the number of rounds of a loop from look to look, this lock the time.
+//! Deviation: between two looks the paper doubles the number of rounds of a loop, this lock the time.
 
+use super::stand_back::{stand_back, Asleep, Busy, StandBack};
 use crate::info::{Asks, Fairness, Family, LockInfo, WaitingPolicy};
 use crate::parameters::{Default, Parameter, Parameters, Values, MAX_WINDOW};
 use crate::queue::mcs::McsSpin;
 use crate::{flat::futex::Futex, flat::ticket::Ticket, numa::cna::Cna};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use core::marker::PhantomData;
-use lockswap_platform::{Clock, CoreKind, Deadline, Ns, Platform};
-
-/// How a thread stands back between two looks at the lock.
-pub trait StandBack: Send + Sync + 'static {
-    /// The first pause, ns.
-    const FIRST_PAUSE: Ns;
-    /// Lets `ns` ns pass.
-    fn pause<P: Platform>(ns: Ns);
-}
-
-/// Spins (with yields and naps after a bound, as every wait).
-pub struct Busy;
-
-impl StandBack for Busy {
-    /// About one round of the paper's loop, which reads the clock once.
-    const FIRST_PAUSE: Ns = 50;
-
-    fn pause<P: Platform>(ns: Ns) {
-        P::spin_map_until(from_now::<P>(ns), || None::<()>);
-    }
-}
-
-/// Sleeps (paper, footnote 3 and bench 6).
-pub struct Asleep;
-
-impl StandBack for Asleep {
-    /// The least time that Linux lets an ordinary thread sleep.
-    const FIRST_PAUSE: Ns = 50_000;
-
-    fn pause<P: Platform>(ns: Ns) {
-        P::sleep(ns);
-    }
-}
-
-fn from_now<P: Platform>(ns: Ns) -> Deadline {
-    Deadline { clock: Clock::Monotonic, at: P::now(Clock::Monotonic) + ns }
-}
+use lockswap_platform::{CoreKind, Deadline, Platform};
 
 /// The lock, over the lock inside and the way that threads on little cores stand back. `CHOOSABLE`: users may choose
 /// another one with the parameter `fifo`.
@@ -91,28 +55,7 @@ impl<L: IsHeld, S: StandBack, const CHOOSABLE: bool> Reorderable<L, S, CHOOSABLE
     #[inline]
     fn let_big_cores_pass<P: Platform>(&self, deadline: Option<Deadline>) {
         if P::kind() == CoreKind::Little {
-            self.stand_back::<P>(deadline);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn stand_back<P: Platform>(&self, deadline: Option<Deadline>) {
-        if !self.inside.is_held() {
-            return;
-        }
-        let end = from_now::<P>(P::reorder_window());
-        let mut pause = S::FIRST_PAUSE;
-        loop {
-            let left = [Some(end), deadline].into_iter().flatten().map(|end| end.at.saturating_sub(P::now(end.clock)));
-            match left.min() {
-                None | Some(0) => return,
-                Some(left) => S::pause::<P>(left.min(pause)),
-            }
-            if !self.inside.is_held() {
-                return;
-            }
-            pause *= 2;
+            stand_back::<P, S>(P::reorder_window(), deadline, || self.inside.is_held());
         }
     }
 }
@@ -135,7 +78,7 @@ unsafe impl<P: Platform, L: RawLock<P> + IsHeld, S: StandBack, const CHOOSABLE: 
             _ => "little cores stand back for big ones, asleep, for a bounded time, then join in",
         },
         paper: "Liu, Gu, Tang, Li, Zang, Chen: PPoPP 2022, alg. 1",
-        asks: L::INFO.asks.and(Asks::KIND),
+        asks: L::INFO.asks.and(Asks::EPOCH),
         by_priority: L::INFO.by_priority,
         keeps_up: L::INFO.keeps_up,
     };

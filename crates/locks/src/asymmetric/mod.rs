@@ -2,3 +2,4 @@
 
 pub mod epoch;
 pub mod libasl;
+pub mod stand_back;

@@ -26,6 +26,9 @@
 //! goes to sleep ([`Seat`]). If there is none, though the lock is free at times, the waiter leaves the queue, and
 //! competes for the lock like a newcomer; newcomers then do the same, until the candidate is back.
 //!
+//! In an epoch, a part of the program that has a latency target, a thread on a little core stands back for big ones before it
+//! does any of that, for as long as the target allows (LibASL).
+//!
 //! **A release is one plain store**, although waiters sleep: [`Platform::store_unless`] frees the lock unless `alert`
 //! says that somebody must be looked after, and its last access is that store, because the lock's memory may be gone
 //! then.
@@ -47,17 +50,19 @@
 //!
 //! Not published. The parts are: test-and-set in front of a queue (fissile locks, Dice, Kogan: NETYS 2020), a head
 //! that competes, and waiters of one NUMA node brought together (ShflLock, Kashyap et al.: SOSP 2019), waiters set
-//! aside (Malthusian locks, Dice: EuroSys 2017), asymmetric fences (Linux' membarrier and restartable sequences).
+//! aside (Malthusian locks, Dice: EuroSys 2017), asymmetric fences (Linux' membarrier and restartable sequences), and
+//! little cores that stand back (LibASL, Liu et al.: PPoPP 2022).
 
 use super::queue::{Node, Turn};
 use super::seat::Seat;
 use super::sleepers::{Sleepers, Wake};
+use crate::asymmetric::stand_back::{stand_back, BusyThenAsleep};
 use crate::info::{Asks, ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::parameters::{spins, Default, Parameter, Parameters, Setting, Values, SPIN};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
-use lockswap_platform::{AtomicInt, AtomicPtrCell, Ns, Ordering, Platform};
+use lockswap_platform::{AtomicInt, AtomicPtrCell, CoreKind, Ns, Ordering, Platform};
 
 /// | held           | lock | candidate                          | who may take it    |
 /// |----------------|------|------------------------------------|--------------------|
@@ -169,6 +174,9 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
     #[cold]
     #[inline(never)]
     fn lock_contended(&self) {
+        if self.lets_big_cores_pass() && self.acquire_free() {
+            return;
+        }
         let since = P::instant();
         let (mut sleepers, mut was_called) = (Sleepers::NONE, false);
         // Whether it tries to do without the queue, which it does once.
@@ -208,6 +216,18 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
             barges = matches!(turn, Turn::Left);
             was_called |= matches!(turn, Turn::Called);
         }
+    }
+
+    /// Stands back if that is what threads do on this CPU in an epoch, and returns whether it has done so.
+    fn lets_big_cores_pass(&self) -> bool {
+        if P::kind() == CoreKind::Big {
+            return false;
+        }
+        let window = P::epoch_window();
+        if window > 0 {
+            stand_back::<P, BusyThenAsleep>(window, None, || self.is_held());
+        }
+        window > 0
     }
 
     /// Leaves the queue if the candidate does not look at the lock although that is free at times; how the wait has
@@ -451,7 +471,7 @@ unsafe impl<P: Platform, B: Bounds> RawLock<P> for AutoLock<P, B> {
         timed: Timed::Poll,
         summary: "few threads compete, the others sleep until they are called; a release is a plain store",
         paper: "none: ours",
-        asks: Asks::LOCALITY,
+        asks: Asks::LOCALITY.and(Asks::EPOCH),
         by_priority: ByPriority::Barging,
         keeps_up: true,
     };

@@ -101,6 +101,9 @@ impl<const WANDERS: bool> Platform for Placed<WANDERS> {
     fn reorder_window() -> Ns {
         WINDOW.load(Ordering::Relaxed)
     }
+    fn epoch_window() -> Ns {
+        WINDOW.load(Ordering::Relaxed)
+    }
 
     fn spin_map<R>(mut f: impl FnMut() -> Option<R>) -> R {
         f().unwrap_or_else(|| {

@@ -291,7 +291,11 @@ impl Platform for Native {
 
     #[inline]
     fn reorder_window() -> Ns {
-        window::get()
+        window::of_epoch().unwrap_or_else(window::longest)
+    }
+
+    fn epoch_window() -> Ns {
+        window::of_epoch().unwrap_or(0)
     }
 
     fn weight() -> u32 {

@@ -32,13 +32,13 @@ pub fn set_of_epoch(f: OfEpoch) {
     OF_EPOCH.store(f as *mut (), Ordering::Relaxed);
 }
 
-/// The reorder window of the calling thread.
-pub(super) fn get() -> Ns {
+/// The window of the epoch that the calling thread is in, if it is in one.
+pub(super) fn of_epoch() -> Option<Ns> {
     let f = OF_EPOCH.load(Ordering::Relaxed);
     if f.is_null() {
-        return longest();
+        return None;
     }
     // SAFETY: stored by `set_of_epoch` from a function of this type.
     let of_epoch = unsafe { core::mem::transmute::<*mut (), OfEpoch>(f) };
-    of_epoch().unwrap_or_else(longest)
+    of_epoch()
 }

@@ -38,7 +38,7 @@ pub struct Curve {
     pub epoch: i32,
     /// Id of the lock.
     pub lock: String,
-    /// Id of the lock below it.
+    /// Id of the lock below it, or of the same one if there is none.
     pub fifo: String,
     /// The expression that finds the throughput in the output; epochs per second if there is none.
     pub metric: Option<String>,
@@ -86,7 +86,7 @@ pub struct Point {
 pub enum Role {
     /// Without the preload library.
     Pthread,
-    /// The lock below LibASL.
+    /// The lock below LibASL, or a lock that has none below, with nobody standing back.
     Fifo,
     /// LibASL without a target: the longest window.
     NoTarget,
@@ -193,6 +193,11 @@ fn throughputs(point: &Point, uses_metric: bool) -> BTreeMap<u32, f64> {
 }
 
 impl Curve {
+    /// Whether those who do not stand back get another lock, as with LibASL.
+    pub fn has_lock_below(&self) -> bool {
+        self.fifo != self.lock
+    }
+
     /// How a point is called in tables.
     pub fn name_of(&self, point: &Point) -> String {
         match (point.role, point.slo_ns) {

@@ -29,9 +29,9 @@ pub struct Setting {
     pub regex: Option<String>,
     /// The same, compiled.
     pub metric: Option<Metric>,
-    /// Id of LibASL over the lock below.
+    /// Id of LibASL over the lock below, or of a lock that knows targets itself.
     pub lock: String,
-    /// Id of the lock below.
+    /// Id of the lock below; in the second case the same one.
     pub fifo: String,
     /// Longest run.
     pub timeout: Option<Duration>,

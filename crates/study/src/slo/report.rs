@@ -16,7 +16,8 @@ pub fn remarks(curve: &Curve) -> String {
         None => format!("throughput: runs of epoch {} per second", curve.epoch),
     };
     text += &format!("{source}; medians of {} runs, interleaved\n", curve.runs);
-    text += "x fifo: how many times the throughput of the lock below; with 6 runs and more, its 95% interval\n";
+    let reference = if curve.has_lock_below() { "the lock below" } else { "the lock without targets" };
+    text += &format!("x fifo: how many times the throughput of {reference}; with 6 runs and more, its 95% interval\n");
     text += &format!("not met: P99 on little cores more than 10% above the target\n{}\n", curve.machine.words());
     if let Some(note) = curve.machine.busy_note() {
         text += &format!("{note}\n");
@@ -52,7 +53,8 @@ fn note(point: &Point, curve: &Curve) -> String {
     let mut notes = point.problems.clone();
     match (point.role, point.is_met()) {
         (Role::Pthread, _) => notes.push("without the library".into()),
-        (Role::Fifo, _) => notes.push("first come, first served".into()),
+        (Role::Fifo, _) if curve.has_lock_below() => notes.push("first come, first served".into()),
+        (Role::Fifo, _) => notes.push("nobody stands back".into()),
         (Role::NoTarget, _) => notes.push("the longest window".into()),
         (Role::Target, Some(false)) => notes.push("not met".into()),
         (Role::Target, _) => {}
