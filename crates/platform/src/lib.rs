@@ -144,8 +144,9 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn spin_map<R>(f: impl FnMut() -> Option<R>) -> R;
     /// Like [`Platform::spin_map`], but gives up at `deadline`, never before it.
     fn spin_map_until<R>(deadline: Deadline, f: impl FnMut() -> Option<R>) -> Option<R>;
-    /// Like [`Platform::spin_map`], but gives up after `rounds` calls of `f` without ever leaving the CPU; after one
-    /// call where the process has a single CPU, because nobody can change the answer meanwhile.
+    /// Like [`Platform::spin_map`], but gives up after `rounds` calls of `f` without ever leaving the CPU, but not
+    /// before the first one; after that one where the process has a single CPU, because nobody can change the answer
+    /// meanwhile.
     fn spin_map_bounded<R>(rounds: u32, f: impl FnMut() -> Option<R>) -> Option<R>;
     /// Does nothing for about `n` iterations of the machine's pause instruction: the only legal back-off.
     fn relax(n: u32);

@@ -136,10 +136,21 @@ fn one_lock_is_one_row() {
 #[test]
 fn torture_tests_each_setting() {
     let place = Place::new();
-    let args = ["--lock", "cna:threshold=1,cna", "--time", "0.2s", "--threads", "2", "--seed", "3", "--format", "csv"];
+    let args = [
+        "--lock",
+        "cna:threshold=1,cna,auto:spin=0",
+        "--time",
+        "0.2s",
+        "--threads",
+        "2",
+        "--seed",
+        "3",
+        "--format",
+        "csv",
+    ];
     let shown = printed(&place, &[&["torture"], &args[..]].concat());
     let rows: Vec<&str> = shown.lines().skip(1).map(|line| line.split(",3,").next().unwrap()).collect();
-    assert_eq!(rows, ["mutex,cna:threshold=1", "mutex,cna"]);
+    assert_eq!(rows, ["mutex,cna:threshold=1", "mutex,cna", "mutex,auto:spin=0"]);
 }
 
 /// The smaller the threshold of CNA, the more often the lock changes NUMA nodes: fairer, and slower.

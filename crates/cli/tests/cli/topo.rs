@@ -219,19 +219,22 @@ fn only_locks_that_ask_learn_about_the_machine() {
 fn without_the_command_the_library_reads_the_machine_itself() {
     let place = Place::new();
     let library = text(&place.output(&["preload-path"]).stdout);
-    let run = |machine: &str| {
-        let output = std::process::Command::new("/bin/true")
-            .env("LD_PRELOAD", library.trim())
-            .env("LOCKSWAP_LOCK", "asl-cna")
-            .env("LOCKSWAP_VERBOSE", "1")
-            .env("LOCKSWAP_SYSFS", machine)
-            .output()
-            .unwrap();
-        text(&output.stderr)
+    let run = |variables: &[(&str, &str)]| {
+        let mut program = std::process::Command::new("/bin/true");
+        program.env("LD_PRELOAD", library.trim()).env("LOCKSWAP_VERBOSE", "1").envs(variables.iter().copied());
+        text(&program.output().unwrap().stderr)
     };
-    assert!(run("/sys").contains("; read in "), "{}", run("/sys"));
-    let nowhere = run("/nowhere");
+    let asl = ("LOCKSWAP_LOCK", "asl-cna");
+    let here = run(&[asl, ("LOCKSWAP_SYSFS", "/sys")]);
+    assert!(here.contains("; read in "), "{here}");
+    let nowhere = run(&[asl, ("LOCKSWAP_SYSFS", "/nowhere")]);
     assert!(nowhere.contains("in 1 group, 1 cache, 0 little, kinds from none"), "{nowhere}");
+    // auto heeds kinds in epochs only: who says nothing of these does not wait until kinds are read.
+    let auto = ("LOCKSWAP_LOCK", "auto");
+    for (epochs, reads) in [(&[][..], false), (&[("LOCKSWAP_SLO", "5=1ms")], true), (&[("LOCKSWAP_BIG", "0")], true)] {
+        let said = run(&[&[auto], epochs].concat());
+        assert!(said.contains("; read in ") && said.contains("kinds from") == reads, "{epochs:?}: {said}");
+    }
 }
 
 /// The CPUs that this process may use.

@@ -7,11 +7,10 @@
 //!                    \ sleepers: [S]->[T]->[U]     those that have gone to sleep; the candidate has the list
 //!
 //! A newcomer takes a free lock at once. Else it joins the queue, whose head is the *candidate*: it looks whether the
-//! lock is free, with pauses in between. Where acquisitions follow each other quickly (the holder counts them, the
-//! candidate looks at the count), it lets the holder have some of them, undisturbed in its cache. When the
-//! candidate has the lock, it makes the next waiter that does not sleep the candidate; those that do are set aside. If
-//! all sleep, the queue is left empty: whoever finds the lock held meanwhile becomes the candidate and gets the
-//! sleepers, and only if nobody does, the holder wakes one as it releases. The one that wakes queues again. So few
+//! lock is free, with pauses in between that get longer, so that the holder can have some short sections undisturbed in its
+//! cache. When the candidate has the lock, it makes the next waiter that does not sleep the candidate; those that do are
+//! set aside. If all sleep, the queue is left empty: whoever finds the lock held meanwhile becomes the candidate and gets
+//! the sleepers, and only if nobody does, the holder wakes one as it releases. The one that wakes queues again. So few
 //! threads circulate when there are more than the lock, or the CPUs, can serve (Dice: EuroSys 2017), nobody waits for
 //! a thread to wake up, and a wake-up takes no time of a critical section. For fairness a new candidate changes places
 //! with the first sleeper every `TURN` or more seldom ([`Sleepers`]), so that no more threads circulate than before;
@@ -83,12 +82,12 @@ const LOOK: u8 = 2;
 /// A bit of the queue word: the queue is empty, and this is the first of the sleepers that a candidate has left.
 const LEFT: usize = 1;
 
-/// The first pause of a candidate. With several NUMA nodes each is half as long again as the one before.
+/// The first pause of a candidate. Each is half as long again as the one before.
 const SHORTEST: u32 = 8;
 /// The longest one.
 const LONGEST: u32 = 1024;
-/// The shortest one where the lock is brisk; fewer than 256 of the shortest sections fit into it.
-const POLITE: u32 = 128;
+/// The longest one with one NUMA node; fewer than 256 of the shortest sections fit into it.
+const LONGEST_OF_ONE_NODE: u32 = 128;
 /// A waiter that asks whether the candidate looks at the lock looks at it so often itself meanwhile.
 const SIGHTS: u32 = 16;
 /// A candidate looks for so many times as long at a time as a waiter in the queue.
@@ -322,13 +321,11 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
     /// pauses.
     fn watch(&self, insists: Ns) -> bool {
         let longest = Setting::Longest.number::<P>(LONGEST);
+        let longest = if P::has_one_node() { longest.min(LONGEST_OF_ONE_NODE) } else { longest };
         let most = LOOKS.saturating_mul(spins::<P>());
         let mut pause = Setting::Shortest.number::<P>(SHORTEST).min(longest);
         let mut spent = 0_u32;
         let (mut before, mut seen) = (P::instant(), self.turns.load(Ordering::Relaxed));
-        if self.seat.is_brisk() && before <= insists {
-            P::relax(POLITE);
-        }
         let outcome = P::spin_map_bounded(most, || {
             self.seat.answer();
             let now = P::instant();
@@ -342,12 +339,9 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
             self.seat.note_brisk(self.turns_since(&mut seen), now.saturating_sub(before));
             before = now;
             if !insists {
-                let polite = if self.seat.is_brisk() { pause.max(POLITE) } else { pause };
-                P::relax(polite);
-                spent = spent.saturating_add(polite);
-                if !P::has_one_node() {
-                    pause = (pause + pause.div_ceil(2)).min(longest);
-                }
+                P::relax(pause);
+                spent = spent.saturating_add(pause);
+                pause = (pause + pause.div_ceil(2)).min(longest);
             }
             None
         });
@@ -482,15 +476,14 @@ unsafe impl<P: Platform, B: Bounds> RawLock<P> for AutoLock<P, B> {
                 key: "shortest",
                 values: Values::Number(Setting::Shortest, 1, 1_000_000, "pauses"),
                 default: Default::Number(SHORTEST),
-                summary:
-                    "first pause of the candidate between two looks at the lock; with NUMA nodes they grow by half",
+                summary: "first pause of the candidate between two looks at the lock; each is half as long again",
                 source: "sim regret, see docs/auto.md",
             },
             Parameter {
                 key: "longest",
                 values: Values::Number(Setting::Longest, 1, 1_000_000, "pauses"),
                 default: Default::Number(LONGEST),
-                summary: "longest pause of the candidate",
+                summary: "longest pause of the candidate; with one NUMA node 128 at most",
                 source: "sim regret, see docs/auto.md",
             },
             Parameter {

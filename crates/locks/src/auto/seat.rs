@@ -37,7 +37,7 @@ const STATE: u32 = 7;
 /// The most that passes from one acquisition to the next where the lock is brisk, ns.
 const PACE: Ns = 400;
 
-/// A bit of the word: others get the lock so quickly after each other that the candidate lets many of them pass.
+/// A bit of the word: threads get the lock so quickly after each other that nobody leaves the queue.
 const BRISK: u32 = 8;
 
 /// The place.

@@ -196,7 +196,7 @@ impl Platform for Native {
 
     #[inline]
     fn spin_map_bounded<R>(rounds: u32, mut f: impl FnMut() -> Option<R>) -> Option<R> {
-        let rounds = if wait::has_one_cpu() { 1 } else { rounds };
+        let rounds = if wait::has_one_cpu() { 1 } else { rounds.max(1) };
         for _ in 0..rounds {
             if let Some(value) = f() {
                 return Some(value);
