@@ -184,8 +184,8 @@ pub fn update(place: Place, at: At, f: impl FnOnce(u64) -> Option<u64>) -> u64 {
     let cost = engine.access(engine.machine.costs.rmw);
     let there = engine.may_use(index, engine.core());
     if there {
-        // It may lose the line before it is done.
-        engine.now = engine.now.max(engine.lines[index].arrives) + cost;
+        // It changes the word in the middle of its time, and may lose the line before.
+        engine.now = engine.now.max(engine.lines[index].arrives) + cost / 2;
         settle();
     }
     let engine = self::engine();
@@ -217,7 +217,7 @@ pub fn update(place: Place, at: At, f: impl FnOnce(u64) -> Option<u64>) -> u64 {
     engine.note(index);
     let thread = engine.me();
     thread.wrote |= thread.in_condition;
-    engine.now = if there { done } else { done + cost };
+    engine.now = if there { done + cost - cost / 2 } else { done + cost };
     // Of a line that is there, the core that looks ahead has had the value as soon as it could.
     let known = if served { engine.now } else { sent.max(engine.lines[index].arrives) };
     engine.exchanged(place, old, known);

@@ -92,11 +92,13 @@ impl Engine {
         self.events.push(at, Kind::Line, index as u32, 0);
     }
 
-    /// Whether `core` has a line for itself and may use it now: once it is free, it goes on to other cores that want it.
+    /// Whether `core` has a line for itself and may use it now. Once it is free, it goes on to other cores that want it,
+    /// but not before its owner, which has waited for it, could use it.
     #[inline]
     pub(super) fn may_use(&self, index: usize, core: u32) -> bool {
         let line = &self.lines[index];
-        line.owner == core && (line.busy_until > self.now || !self.is_wanted(index, core))
+        let is_kept = line.busy_until > self.now || line.arrives >= self.now;
+        line.owner == core && (is_kept || !self.is_wanted(index, core))
     }
 
     /// Chooses who is served next of those whose requests have been made.
