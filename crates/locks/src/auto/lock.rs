@@ -52,6 +52,7 @@
 //! aside (Malthusian locks, Dice: EuroSys 2017), asymmetric fences (Linux' membarrier and restartable sequences), and
 //! little cores that stand back (LibASL, Liu et al.: PPoPP 2022).
 
+use super::looks::{LONGEST, LOOKS, SHORTEST};
 use super::queue::{Node, Turn};
 use super::seat::Seat;
 use super::sleepers::{Sleepers, Wake};
@@ -71,7 +72,7 @@ use lockswap_platform::{AtomicInt, AtomicPtrCell, CoreKind, Ns, Ordering, Platfo
 /// | + CLAIMED      | held | the same, and has waited for long  | nobody             |
 /// | CLAIMED        | free | being woken                        | the candidate      |
 const FREE: u8 = 0;
-const HELD: u8 = 1;
+pub(super) const HELD: u8 = 1;
 const ASLEEP: u8 = 2;
 const CLAIMED: u8 = 4;
 
@@ -81,17 +82,6 @@ const LOOK: u8 = 2;
 
 /// A bit of the queue word: the queue is empty, and this is the first of the sleepers that a candidate has left.
 const LEFT: usize = 1;
-
-/// The first pause of a candidate. Each is half as long again as the one before.
-const SHORTEST: u32 = 8;
-/// The longest one.
-const LONGEST: u32 = 1024;
-/// The longest one with one NUMA node; fewer than 256 of the shortest sections fit into it.
-const LONGEST_OF_ONE_NODE: u32 = 128;
-/// A waiter that asks whether the candidate looks at the lock looks at it so often itself meanwhile.
-const SIGHTS: u32 = 16;
-/// A candidate looks for so many times as long at a time as a waiter in the queue.
-const LOOKS: u32 = 4;
 
 /// What limits the lock's ideas.
 pub trait Bounds: Send + Sync + 'static {
@@ -124,15 +114,15 @@ impl Bounds for Published {
 /// The lock.
 #[repr(C)]
 pub struct AutoLock<P: Platform, B> {
-    held: P::U8,
+    pub(super) held: P::U8,
     alert: P::U8,
     /// Careful releases in a row that found nobody asleep. The holder's.
     calm: P::U8,
     /// Acquisitions, modulo 256. The holder's.
-    turns: P::U8,
-    seat: Seat<P>,
+    pub(super) turns: P::U8,
+    pub(super) seat: Seat<P>,
     /// The last waiter of the queue, null, or with the bit LEFT the first sleeper.
-    queue: P::Ptr<Node<P>>,
+    pub(super) queue: P::Ptr<Node<P>>,
     bounds: PhantomData<B>,
 }
 
@@ -154,7 +144,7 @@ fn sleepers_left<P: Platform>(queue: *mut Node<P>) -> Option<*mut Node<P>> {
 
 impl<P: Platform, B: Bounds> AutoLock<P, B> {
     #[inline]
-    fn acquire_free(&self) -> bool {
+    pub(super) fn acquire_free(&self) -> bool {
         // ORDER(hand-off): Acquire pairs with the Release of a release.
         let acquired = self.held.try_change(FREE, HELD, Ordering::Acquire);
         if acquired {
@@ -165,7 +155,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
 
     /// Counts an acquisition, as the holder.
     #[inline]
-    fn count(&self) {
+    pub(super) fn count(&self) {
         // Relaxed, both: the holder's; candidates take it as a hint.
         self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
@@ -229,50 +219,6 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         window > 0
     }
 
-    /// Leaves the queue if the candidate does not look at the lock although that is free at times; how the wait has
-    /// ended, if it has.
-    fn leave_queue(&self, me: &Node<P>) -> Option<Turn> {
-        if self.seat.is_brisk() || !self.seat.ask() {
-            return None;
-        }
-        let pause = spins::<P>().div_ceil(SIGHTS);
-        let (mut looks, mut free) = (0, 0);
-        let heard = P::spin_map_bounded(SIGHTS, || {
-            if let Some(turn) = me.answered() {
-                return Some(Some(turn));
-            }
-            if !self.seat.is_unanswered() {
-                return Some(None);
-            }
-            looks += 1;
-            free += u32::from(!self.is_held());
-            P::relax(pause);
-            None
-        });
-        match heard {
-            Some(end) => end,
-            None if free >= B::FREE && me.leave(&self.queue, &self.seat) => Some(Turn::Left),
-            None => None,
-        }
-    }
-
-    /// Looks for a while whether the lock is free, while the candidate does not.
-    fn barge(&self) -> bool {
-        let mut left = LOOKS.saturating_mul(spins::<P>()).div_ceil(SHORTEST);
-        let outcome = P::spin_map_bounded(left, || {
-            if self.acquire_free() {
-                return Some(true);
-            }
-            left = left.saturating_sub(1);
-            if left == 0 {
-                return Some(false);
-            }
-            P::relax(SHORTEST);
-            None
-        });
-        outcome == Some(true)
-    }
-
     /// Acquires the lock as the candidate, and lets another waiter take that place; or changes places with a sleeper whose
     /// turn it is, and returns what has become of that.
     fn compete(&self, me: &Node<P>, mut sleepers: Sleepers<P>) -> Option<(Turn, Sleepers<P>)> {
@@ -315,55 +261,6 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         });
         self.seat.leave(!heir.is_somebody());
         heir.wake();
-    }
-
-    /// Looks for a while whether the lock is free, and returns whether it has acquired it; from `insists` on without
-    /// pauses.
-    fn watch(&self, insists: Ns) -> bool {
-        let longest = Setting::Longest.number::<P>(LONGEST);
-        let longest = if P::has_one_node() { longest.min(LONGEST_OF_ONE_NODE) } else { longest };
-        let most = LOOKS.saturating_mul(spins::<P>());
-        let mut pause = Setting::Shortest.number::<P>(SHORTEST).min(longest);
-        let mut spent = 0_u32;
-        let (mut before, mut seen) = (P::instant(), self.turns.load(Ordering::Relaxed));
-        let outcome = P::spin_map_bounded(most, || {
-            self.seat.answer();
-            let now = P::instant();
-            let insists = now > insists;
-            if self.acquire_as_candidate() {
-                return Some(true);
-            }
-            if spent >= most {
-                return Some(false);
-            }
-            self.seat.note_brisk(self.turns_since(&mut seen), now.saturating_sub(before));
-            before = now;
-            if !insists {
-                P::relax(pause);
-                spent = spent.saturating_add(pause);
-                pause = (pause + pause.div_ceil(2)).min(longest);
-            }
-            None
-        });
-        outcome == Some(true)
-    }
-
-    fn acquire_as_candidate(&self) -> bool {
-        // Relaxed: the exchange decides.
-        let held = self.held.load(Ordering::Relaxed);
-        // ORDER(hand-off): as in `acquire_free`. CLAIMED is this candidate's.
-        let acquired = held & HELD == 0 && self.held.compare_exchange(held, HELD, Ordering::Acquire).is_ok();
-        if acquired {
-            self.count();
-        }
-        acquired
-    }
-
-    /// How many acquisitions there have been since the last look.
-    fn turns_since(&self, seen: &mut u8) -> u8 {
-        // Relaxed: a hint.
-        let turns = self.turns.load(Ordering::Relaxed);
-        turns.wrapping_sub(core::mem::replace(seen, turns))
     }
 
     /// Sleeps until the lock is released, and claims it or not.
