@@ -221,6 +221,10 @@ impl Platform for Sim {
         engine::now() / 1000
     }
 
+    fn instant() -> Ns {
+        engine::instant() / 1000
+    }
+
     fn measured_now() -> Ns {
         engine::time() / 1000
     }

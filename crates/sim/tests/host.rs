@@ -158,6 +158,8 @@ fn this_machine_is_probed() {
         (".core.hit", 0.01, 50.0),
         (".core.rmw", 0.5, 200.0),
         (".core.pause", 0.1, 2_000.0),
+        (".core.clock", 1.0, 20_000.0),
+        (".core.counter", 1.0, 20_000.0),
         (".latency.memory", 10.0, 5_000.0),
         (".latency.shared_cache", 1.0, 5_000.0),
         (".latency.cluster.core", 1.0, 20_000.0),

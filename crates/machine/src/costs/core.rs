@@ -1,10 +1,10 @@
-//! What one CPU does by itself: arithmetic, accesses that hit its own cache, read-modify-writes, pauses.
+//! What one CPU does by itself: arithmetic, accesses that hit its own cache, read-modify-writes, pauses, looks at clocks.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use lockswap_platform::{Native, Platform};
+use lockswap_platform::{Clock, Native, Ns, Platform};
 
 use super::{each, on, Samples};
 use crate::probe::ProbeError;
@@ -15,6 +15,8 @@ const ROUNDS: usize = 60;
 const STEPS: u32 = 1_000;
 /// Pauses in a sample: they are longer, and hypervisors step in where they follow each other for long.
 const PAUSES: u32 = 100;
+/// Looks at a clock in a sample.
+const LOOKS: u32 = 100;
 
 /// Costs in ns.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +30,10 @@ pub struct Costs {
     pub access: Samples,
     /// A pause instruction.
     pub pause: Samples,
+    /// A look at the system's clock, [`Platform::now`].
+    pub clock: Samples,
+    /// A look at the cycle counter, [`Platform::instant`].
+    pub counter: Samples,
 }
 
 impl Costs {
@@ -37,6 +43,8 @@ impl Costs {
         self.rmw.extend(others.rmw);
         self.access.extend(others.access);
         self.pause.extend(others.pause);
+        self.clock.extend(others.clock);
+        self.counter.extend(others.counter);
     }
 }
 
@@ -66,8 +74,16 @@ pub fn measure(cpu: usize, costs: &mut Costs) -> Result<(), ProbeError> {
             costs.rmw.push(rmw);
             costs.access.push((section - rmw) / 3.0);
             costs.pause.push(timed(PAUSES, || Native::relax(PAUSES)));
+            costs.clock.push(timed(LOOKS, || looks(|| Native::now(Clock::Monotonic))));
+            costs.counter.push(timed(LOOKS, || looks(Native::instant)));
         }
     })
+}
+
+fn looks(look: impl Fn() -> Ns) {
+    for _ in 0..LOOKS {
+        black_box(look());
+    }
 }
 
 fn timed(steps: u32, body: impl FnOnce()) -> f64 {

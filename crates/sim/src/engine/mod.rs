@@ -19,7 +19,7 @@ pub mod spin;
 mod stores;
 
 use crate::coroutines::{leave, Coroutines};
-use crate::machine::{Cpu, Machine, Ps};
+use crate::machine::{Costs, Cpu, Machine, Ps};
 use crate::word::Place;
 use events::{Events, Kind, Timer};
 use memory::Line;
@@ -330,11 +330,20 @@ pub fn compute(time: Ps) {
 
 /// The virtual time, ps. To look at it takes time, as on hardware.
 pub fn now() -> Ps {
+    look(|costs| costs.clock)
+}
+
+/// The same by the cycle counter.
+pub fn instant() -> Ps {
+    look(|costs| costs.counter)
+}
+
+fn look(cost: impl Fn(&Costs) -> Ps) -> Ps {
     if !is_running() {
         return 0;
     }
     let engine = engine();
-    engine.now += engine.compute(engine.machine.costs.clock);
+    engine.now += engine.compute(cost(&engine.machine.costs));
     engine.now
 }
 

@@ -241,6 +241,8 @@ fn core(found: &Found) -> Lines {
         ("hit", at_least(half_a_cycle, &costs.access).unwrap_or_else(missing)),
         ("rmw", median(&costs.rmw).unwrap_or_else(missing)),
         ("pause", median(&costs.pause).unwrap_or_else(missing)),
+        ("clock", median(&costs.clock).unwrap_or_else(missing)),
+        ("counter", median(&costs.counter).unwrap_or_else(missing)),
         ("store_buffer", assumed(56.0, "")),
         ("writes_ahead", overlaps.unwrap_or_else(|| flag(false, "assumed: there is one core"))),
         ("stream", stream.unwrap_or_else(|| assumed(0.4, "there is one core"))),

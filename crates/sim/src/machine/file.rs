@@ -184,6 +184,8 @@ pub struct Core {
     /// A look at the clock.
     #[serde(default = "usual_clock")]
     pub clock: f64,
+    /// A look at the cycle counter, with which short times are measured; as `clock` if left out.
+    pub counter: Option<f64>,
     /// Stores that may wait in the store buffer.
     pub store_buffer: u32,
     /// Of misses that overlap, each comes this share of its latency after the one before, 0 to 1.

@@ -93,6 +93,7 @@ pub(crate) struct Costs {
     pub(crate) rmw: Ps,
     pub(crate) pause: Ps,
     pub(crate) clock: Ps,
+    pub(crate) counter: Ps,
     pub(crate) cycle: Ps,
     pub(crate) store_buffer: usize,
     pub(crate) writes_ahead: bool,

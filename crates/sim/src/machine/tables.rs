@@ -262,6 +262,7 @@ fn costs(file: &File) -> Result<Costs, Problem> {
         ("core.rmw", core.rmw),
         ("core.pause", core.pause),
         ("core.clock", core.clock),
+        ("core.counter", core.counter.unwrap_or(core.clock)),
         ("core.cycle", core.cycle),
         ("fabric.serve", fabric.serve),
     ] {
@@ -285,6 +286,7 @@ fn costs(file: &File) -> Result<Costs, Problem> {
         rmw: ps("core.rmw", core.rmw)?,
         pause: ps("core.pause", core.pause)?,
         clock: ps("core.clock", core.clock)?,
+        counter: ps("core.counter", core.counter.unwrap_or(core.clock))?,
         cycle: ps("core.cycle", core.cycle)?,
         store_buffer: core.store_buffer.max(1) as usize,
         sibling_busy: (core.sibling_busy * 1024.0) as u64,
