@@ -424,6 +424,15 @@ fn a_look_at_the_clock_takes_time() {
         second - first
     });
     assert_eq!(between.unwrap(), [100, 100, 100, 100, 200, 200, 200, 200]);
+    let looks = |machine| {
+        let looks = on_threads(machine, 1, |_| {
+            let before = now();
+            Sim::instant() - before
+        });
+        looks.unwrap()[0]
+    };
+    let with_counter = one_socket(&[("core.clock", "100"), ("core.counter", "10")]);
+    assert_eq!((looks(&machine), looks(&with_counter)), (100, 10));
 }
 
 #[test]
@@ -604,6 +613,27 @@ fn waiting_for_ever_by_the_clock_is_found_too() {
     let machine = machine("apple-m1", &[("scheduler.patience", "true")]);
     let Err(Stuck::Late(threads)) = count(&machine, &Kept(Direct::new()), 3) else { panic!("it ended") };
     assert_eq!(threads.len(), 3);
+}
+
+#[test]
+fn a_wake_up_that_finds_nobody_takes_as_long_as_a_sleep_that_need_not_be() {
+    let machine = machine("xeon-e5-2699v3", &[("scheduler.park", "300"), ("scheduler.unpark", "8000")]);
+    let word = Alone::new();
+    let took = on_threads(&machine, 2, |number| {
+        if number == 1 {
+            Sim::park(&word.0, 0, None);
+            return [0, 0];
+        }
+        let wake = || {
+            let before = now();
+            Sim::unpark(&word.0, 1);
+            now() - before
+        };
+        at(100_000);
+        [wake(), wake()]
+    });
+    let [somebody, nobody] = took.unwrap()[0];
+    assert!((8_000..8_050).contains(&somebody) && (300..350).contains(&nobody), "{somebody} and {nobody} ns");
 }
 
 #[test]

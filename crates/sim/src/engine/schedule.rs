@@ -385,9 +385,13 @@ pub fn park(
 
 /// Wakes up to `n` threads parked on `address`, the longest first; how many.
 pub fn unpark(address: usize, n: u32) -> u32 {
-    let cost = engine().machine.costs.unpark;
-    compute(cost);
+    settle();
     let engine = engine();
+    // Who finds nobody to wake only makes a system call, as one does who finds that it need not sleep.
+    let costs = &engine.machine.costs;
+    let cost = if engine.sleepers.contains_key(&address) { costs.unpark } else { costs.park };
+    compute(cost);
+    let engine = self::engine();
     let Some(queue) = engine.sleepers.get_mut(&address) else { return 0 };
     let woken: Vec<u32> = queue.drain(..(n as usize).min(queue.len())).collect();
     if queue.is_empty() {
