@@ -2,7 +2,8 @@
 //! works.
 //!
 //! It is a build of its own because it differs from ours in everything: profile, panic strategy, unwind tables, and no
-//! wrapper such as clippy's may stand in for the compiler, since a real library must come out under `cargo clippy` too.
+//! wrapper such as clippy's may stand in for the compiler, since a real library must come out under `cargo clippy`
+//! too.
 //!
 //! Packagers who build liblockswap.so themselves name it in `LOCKSWAP_PREBUILT=/path/to/liblockswap.so`; nothing is
 //! built here then.
@@ -79,8 +80,8 @@ fn linker(target: &str) -> OsString {
 /// without are kept; lints, sanitizers, coverage and `--cfg`s of the outer build are not for this library.
 fn flags() -> OsString {
     const KEPT: [&str; 5] = ["linker=", "linker-flavor=", "link-self-contained=", "target-cpu=", "target-feature="];
-    // Unwind tables: a cancelled thread unwinds through the library. Functions on lines of their own: worth 0.3 to 0.6 ns
-    // of the 6 ns that an uncontended lock and unlock take, and no more luck of the layout.
+    // Unwind tables: a cancelled thread unwinds through the library. Functions on lines of their own: worth 0.3 to 0.6
+    // ns of the 6 ns that an uncontended lock and unlock take, and no more luck of the layout.
     let mut flags: Vec<String> = vec!["-Cforce-unwind-tables=yes".into(), "-Cllvm-args=-align-all-functions=6".into()];
     let outer = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
     let mut outer = outer.split('\x1f').peekable();

@@ -1,5 +1,6 @@
 #!/bin/bash
-# bash, git and what they start: a repository built, searched, repacked and collected; prints only what is reproducible.
+# bash, git and what they start: a repository built, searched, repacked and collected; prints only what is
+# reproducible.
 set -euo pipefail
 export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_SYSTEM=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b
 export GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b GIT_AUTHOR_DATE='1700000000 +0000'

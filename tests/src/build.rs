@@ -39,8 +39,8 @@ fn run(command: &mut Command) {
 /// The `lockswap` command: the one that `LOCKSWAP_BIN` names, else built from this workspace with the profile of this
 /// test program.
 ///
-/// `cargo test` has built it already, for the test program `cli`. That is also how it is brought up to date here: `cargo
-/// build -p lockswap-cli` would turn on other features of what it depends on, and so compile that once more.
+/// `cargo test` has built it already, for the test program `cli`. That is also how it is brought up to date here:
+/// `cargo build -p lockswap-cli` would turn on other features of what it depends on, and so compile that once more.
 pub fn lockswap() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
@@ -102,8 +102,8 @@ pub fn program(name: &str) -> Option<PathBuf> {
     program_with("cc", &[], &format!("{name}.c"), name)
 }
 
-/// A program called `output` from a file of `tests/programs`, by `compiler` (`cc`, `cxx`, `musl-gcc`) with `flags` of its
-/// own; `None` as with [`program`].
+/// A program called `output` from a file of `tests/programs`, by `compiler` (`cc`, `cxx`, `musl-gcc`) with `flags` of
+/// its own; `None` as with [`program`].
 pub fn program_with(compiler: &str, flags: &[&str], source: &str, output: &str) -> Option<PathBuf> {
     compile(compiler, output, flags, &[workspace().join("tests/programs").join(source)], &[])
 }

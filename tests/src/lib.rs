@@ -1,5 +1,5 @@
-//! What the end-to-end tests share: the built command, the compiled drivers, Debian packages, bounded runs of programs,
-//! and the loop over all locks.
+//! What the end-to-end tests share: the built command, the compiled drivers, Debian packages, bounded runs of
+//! programs, and the loop over all locks.
 
 mod build;
 mod locks;

@@ -32,8 +32,8 @@ impl Variant {
         ["interposed-pthread", "pthreadadapt"].contains(&self.lock.as_str())
     }
 
-    /// Whether a file of `lockswap run --stats-json` proves that the program ran on this lock: without that a test would
-    /// pass on glibc's own.
+    /// Whether a file of `lockswap run --stats-json` proves that the program ran on this lock: without that a test
+    /// would pass on glibc's own.
     pub fn proven_by(&self, statistics: &Path) -> Result<(), String> {
         let text = fs::read_to_string(statistics).map_err(|error| format!("no statistics: {error}"))?;
         let json: serde_json::Value = serde_json::from_str(&text).map_err(|error| format!("{error} in {text}"))?;
@@ -66,8 +66,8 @@ pub fn ids(role: &str) -> Vec<String> {
     chosen.map(|lock| lock["id"].as_str().expect("each lock has an id").to_string()).collect()
 }
 
-/// Locks that stand for all others where each run takes seconds: every way to wait, to lie in the mutex or outside, and to
-/// keep a node or none. `.ci/run` names others for the drivers.
+/// Locks that stand for all others where each run takes seconds: every way to wait, to lie in the mutex or outside,
+/// and to keep a node or none. `.ci/run` names others for the drivers.
 const REPRESENTATIVES: [&str; 10] =
     ["interposed-pthread", "auto", "futex", "ttas", "mcs_spin", "mcs_stp-barging", "cna", "ahmcs", "shfllock-b", "asl"];
 

@@ -72,10 +72,10 @@ fn one_hot_mutex_among_a_thousand_cold_ones() {
     }
 }
 
-/// Of two mutexes one wants a lock that serves waiters in order, and the other one wants anything but that: no lock for
-/// everything does what the profile does. On one CPU, where a thread that wakes up waits for the end of a time slice, the
-/// effect does not depend on how fast the machine wakes threads, and is many times as large as what noise makes of it;
-/// but programs that run beside it and often wake up end those slices early.
+/// Of two mutexes one wants a lock that serves waiters in order, and the other one wants anything but that: no lock
+/// for everything does what the profile does. On one CPU, where a thread that wakes up waits for the end of a time
+/// slice, the effect does not depend on how fast the machine wakes threads, and is many times as large as what noise
+/// makes of it; but programs that run beside it and often wake up end those slices early.
 #[test]
 fn two_mutexes_that_want_different_locks_get_a_profile() {
     let (Some(program), folder) = (program("twowants"), scratch_dir()) else { return };

@@ -1,5 +1,5 @@
-//! `lockswap advise` on databases from Debian: whatever it finds, what it says has to follow from what it measured, and what
-//! it recommends has to run.
+//! `lockswap advise` on databases from Debian: whatever it finds, what it says has to follow from what it measured,
+//! and what it recommends has to run.
 
 use lockswap_e2e::{lockswap, need, run_with_timeout, scratch_dir, Outcome};
 use serde_json::Value;
@@ -27,8 +27,8 @@ fn advise(options: &[&str], command: &[&str], folder: &Path) -> (Outcome, Value)
     (outcome, advice)
 }
 
-/// Whether the locks that matter were tried, and the answer is what the runs say. Returns the options of `lockswap run`
-/// that are recommended, if any are.
+/// Whether the locks that matter were tried, and the answer is what the runs say. Returns the options of
+/// `lockswap run` that are recommended, if any are.
 fn check(outcome: &Outcome, advice: &Value, folder: &Path) -> Option<Vec<String>> {
     assert!(advice["run"]["noted"].as_u64() > Some(100), "nothing was traced: {:#}", advice["run"]);
     let (answer, trials) = (&advice["answer"], list(&advice["trials"]));

@@ -188,8 +188,8 @@ fn the_locks_are_kept_to_one_executable() {
     assert!(stats.contains("\"processes\":0"), "{stats}");
 }
 
-/// Each acquisition and each wait is noted, with a copy of its stack, and all functions do what they should. Left out are
-/// those that look at the memory of the process, of which what is noted takes some.
+/// Each acquisition and each wait is noted, with a copy of its stack, and all functions do what they should. Left out
+/// are those that look at the memory of the process, of which what is noted takes some.
 #[cfg(feature = "long")]
 #[test]
 fn c_driver_while_it_is_traced() {

@@ -23,7 +23,8 @@ fn compile(compiler: &str, flags: &[&str], sources: &[&str], output: &Path) -> O
     Some(())
 }
 
-/// Runs a program under `lockswap run` with these options, on `asl` if they name no lock, all CPUs but one being little.
+/// Runs a program under `lockswap run` with these options, on `asl` if they name no lock, all CPUs but one being
+/// little.
 fn under_lockswap(options: &[&str], program: &Path, arguments: &[&str]) -> Outcome {
     let mut command = Command::new(lockswap());
     let lock: &[&str] = if options.contains(&"--lock") { &[] } else { &["--lock", "asl"] };

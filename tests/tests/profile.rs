@@ -59,7 +59,8 @@ fn says(outcome: &Outcome, lines: &[&str]) {
     assert!(!outcome.stdout.contains("lost"), "{}", outcome.stdout);
 }
 
-/// Rules of every sort, a lock of every sort: waiting in line and not, with nodes and without, inside the mutex and outside.
+/// Rules of every sort, a lock of every sort: waiting in line and not, with nodes and without, inside the mutex and
+/// outside.
 const RULES: [(&str, &str); 8] = [
     ("symbol = 'hot_lock'", "mcs_stp"),
     ("symbol = 'rows';module = 'profile'", "hmcs"),

@@ -102,7 +102,8 @@ fn stress_ng_ends_on_time() {
         }
         let outcome = run_with_timeout(&mut command, Duration::from_secs(25));
         let text = format!("{}{}", outcome.stdout, outcome.stderr);
-        // Its word for "the time was up before I came to wait": real-time spinners may keep its main thread waiting so long.
+        // Its word for "the time was up before I came to wait": real-time spinners may keep its main thread waiting so
+        // long.
         let starved = text.contains("could not create any pthreads");
         if !(outcome.success() || starved) || !text.contains("successful run completed") {
             return Err(format!("{}:\n{}", outcome.ending(), outcome.tail()));

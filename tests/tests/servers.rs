@@ -218,7 +218,8 @@ impl MariaDb {
     }
 
     fn tables(&self, directory: &Path) -> Result<String, String> {
-        // Waits for the purge, without which the check warns of deleted records that an index has and the table has not.
+        // Waits for the purge, without which the check warns of deleted records that an index has and the table has
+        // not.
         self.ask(directory, "set global innodb_max_purge_lag_wait = 0")?;
         let both = "check table sbtest.sbtest1, sbtest.sbtest2 extended";
         let count = "select count(*) from sbtest.sbtest1 union all select count(*) from sbtest.sbtest2";

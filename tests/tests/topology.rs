@@ -34,8 +34,8 @@ impl Sysfs<'_> {
     }
 }
 
-/// Runs a program in which a thread on the second CPU asks for a mutex before one on the first. Returns how often it also
-/// got it first, of ten, at the beginning and at the end.
+/// Runs a program in which a thread on the second CPU asks for a mutex before one on the first. Returns how often it
+/// also got it first, of ten, at the beginning and at the end.
 fn rounds(
     before: impl FnOnce(&Sysfs<'_>, [usize; 2]),
     change: impl FnOnce(&Sysfs<'_>, [usize; 2]) + Send,

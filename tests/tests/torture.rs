@@ -11,7 +11,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 const FIXED_SEED: u64 = 7;
 
-/// What `lockswap torture` prints when a check fails on one of glibc's locks. That is reported, and no failure of ours.
+/// What `lockswap torture` prints when a check fails on one of glibc's locks. That is reported, and no failure of
+/// ours.
 const GLIBC_FAILED: &str = "glibc's own lock failed:";
 
 /// Half a second for each seed. Gives what the command printed.

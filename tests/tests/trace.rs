@@ -239,7 +239,8 @@ fn each_child_of_a_storm_of_forks_has_its_own_mutexes() {
     assert_eq!((&shared["objects"], &report["notes"]["processes"]), (&300.into(), &301.into()));
 }
 
-/// The ratio that an experiment on `hot` estimates, for threads that hold it for `section` ns and then think for `think` ns.
+/// The ratio that an experiment on `hot` estimates, for threads that hold it for `section` ns and then think for
+/// `think` ns.
 fn what_if(change: &[&str], section: &str, think: &str) -> Option<f64> {
     let (program, dir) = (program("shares")?, scratch_dir());
     let file = dir.path().join("found.json");
@@ -256,8 +257,8 @@ fn what_if(change: &[&str], section: &str, think: &str) -> Option<f64> {
     Some(ratio)
 }
 
-/// Sections of 200 us that threads queue for, and sections of 10 us in which hardly anybody is met: busy machines make neither
-/// look like the other.
+/// Sections of 200 us that threads queue for, and sections of 10 us in which hardly anybody is met: busy machines make
+/// neither look like the other.
 #[test]
 fn what_shorter_and_longer_sections_bring_depends_on_who_waits() {
     let Some(saturated) = what_if(&["--shorten", "hot:50%"], "200000", "1000") else { return };

@@ -109,9 +109,10 @@ pub fn pool(suspect: &Suspect, place: Place, active: f64) -> Vec<&'static str> {
     names.iter().copied().filter(|id| registry::find(role, id).is_some_and(fits)).collect()
 }
 
-/// The locks that are tried, at most so many: `pthread`; for a mutex `auto`, and one that serves waiters in order; and of
-/// the pool those that the simulator found best, each from another family, with another way to wait, or in another order.
-/// `simulated` is the throughput next to `pthread`'s by id; a lock without one keeps its place behind those that have one.
+/// The locks that are tried, at most so many: `pthread`; for a mutex `auto`, and one that serves waiters in order; and
+/// of the pool those that the simulator found best, each from another family, with another way to wait, or in another
+/// order. `simulated` is the throughput next to `pthread`'s by id; a lock without one keeps its place behind those
+/// that have one.
 ///
 /// The first of them are those that fewer would be.
 pub fn narrowed(suspect: &Suspect, pool: &[&str], simulated: &[(String, f64)], most: usize) -> Vec<Candidate> {
@@ -215,7 +216,8 @@ mod tests {
             [("ticket", 1.9), ("ttas", 2.0), ("mcs_spin", 1.5), ("clh_spin", 1.8), ("futex", 1.0), ("pthread", 1.0)]
                 .map(|(id, score)| (id.to_owned(), score))
                 .to_vec();
-        // The best that serves in order, then the best of all, then the best queue: `mcs_spin` is another one of those.
+        // The best that serves in order, then the best of all, then the best queue: `mcs_spin` is another one of
+        // those.
         let all = narrowed(&few, &pool, &simulated, 7);
         let found = ids(&all);
         assert_eq!(found, ["pthread", "auto", "ticket", "ttas", "clh_spin", "futex", "mcs_stp"]);

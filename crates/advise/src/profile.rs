@@ -91,8 +91,8 @@ fn of_variable(name: &str, module: Option<&str>) -> Condition {
     }
 }
 
-/// Whether a rule finds a function by this name: those of lambdas, operators, and Rust's generic functions say nothing to
-/// it.
+/// Whether a rule finds a function by this name: those of lambdas, operators, and Rust's generic functions say nothing
+/// to it.
 fn is_known_to_rules(function: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let is_operator = |part: &str| part.strip_prefix("operator").is_some_and(|rest| !rest.starts_with(is_word));

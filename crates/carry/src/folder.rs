@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Makes `dir` with access for nobody else, or checks that it is ours and nobody else can write to it; its path without
-/// symbolic links.
+/// Makes `dir` with access for nobody else, or checks that it is ours and nobody else can write to it; its path
+/// without symbolic links.
 ///
 /// The folders above it count, too: who can write to one of them can put another folder in the place of ours.
 pub fn private(dir: &Path) -> io::Result<PathBuf> {

@@ -56,8 +56,8 @@ impl fmt::Display for NoFolder {
 impl std::error::Error for NoFolder {}
 
 impl Library {
-    /// Unpacks the library to the first folder that is fit for it. Its content was compared with the image, and rewritten
-    /// where it differed.
+    /// Unpacks the library to the first folder that is fit for it. Its content was compared with the image, and
+    /// rewritten where it differed.
     pub fn unpack(&self) -> Result<Unpacked, NoFolder> {
         let mut refused = Vec::new();
         for dir in candidates() {
@@ -96,9 +96,9 @@ impl Library {
     }
 }
 
-/// Where it may lie: the user's cache folder, else the one for a login, else a folder of the user's where all users may
-/// have one. A file without a name in any folder is no last resort: a program that closes descriptors that it does not
-/// know would leave its children a path that leads nowhere, or to another file.
+/// Where it may lie: the user's cache folder, else the one for a login, else a folder of the user's where all users
+/// may have one. A file without a name in any folder is no last resort: a program that closes descriptors that it does
+/// not know would leave its children a path that leads nowhere, or to another file.
 fn candidates() -> Vec<PathBuf> {
     let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));

@@ -1,16 +1,17 @@
 //! Whether a system call filter (seccomp) lets waiting threads yield.
 //!
-//! The preload library cannot try: a filter may kill who makes a call that it does not allow. So a child of ours tries.
+//! The preload library cannot try: a filter may kill who makes a call that it does not allow. So a child of ours
+//! tries.
 
 use std::fs;
 use std::io;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// The value of `LOCKSWAP_YIELD` for programs started from here: how many filters this process and its children are under, if
-/// `sched_yield` works under them. A program that comes under more of them later finds another number. `None` without a
-/// filter, where the variable means nothing. `attempt` is a program that calls `sched_yield` and ends with status 0 if that
-/// worked; it is run at most once in this process's life.
+/// The value of `LOCKSWAP_YIELD` for programs started from here: how many filters this process and its children are
+/// under, if `sched_yield` works under them. A program that comes under more of them later finds another number.
+/// `None` without a filter, where the variable means nothing. `attempt` is a program that calls `sched_yield` and ends
+/// with status 0 if that worked; it is run at most once in this process's life.
 pub fn yields(attempt: impl FnOnce() -> io::Result<Command>) -> Option<Option<String>> {
     static FOUND: OnceLock<Option<Option<String>>> = OnceLock::new();
     let find = || {

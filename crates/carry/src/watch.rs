@@ -1,4 +1,5 @@
-//! Keeps what locks are told about CPUs up to date while a program runs: its preload library maps a file that is written here.
+//! Keeps what locks are told about CPUs up to date while a program runs: its preload library maps a file that is
+//! written here.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -26,8 +27,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Reads the machine and makes the file. `None` if that is not possible: the program then reads the machine itself,
-    /// and says what is wrong with the environment.
+    /// Reads the machine and makes the file. `None` if that is not possible: the program then reads the machine
+    /// itself, and says what is wrong with the environment.
     pub fn begin() -> Option<Self> {
         let settings = lockswap_machine::settings().ok()?;
         let (places, said) = look(&settings)?;

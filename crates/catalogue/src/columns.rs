@@ -54,7 +54,8 @@ fn is_default(entry: &Entry) -> bool {
     entry.info.id == entry.role.default_id()
 }
 
-/// Where a lock was published: what comes behind the authors, and as much of what follows the comma as there is room for.
+/// Where a lock was published: what comes behind the authors, and as much of what follows the comma as there is room
+/// for.
 fn venue(paper: &str) -> &str {
     const LONGEST: usize = 30;
     let venue = paper.rsplit_once(": ").map_or(paper, |(_, venue)| venue);

@@ -1,5 +1,5 @@
-//! What there is to say of a lock, and `docs/locks`: one page per lock and an index, from the registry and the results of
-//! the checks.
+//! What there is to say of a lock, and `docs/locks`: one page per lock and an index, from the registry and the results
+//! of the checks.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

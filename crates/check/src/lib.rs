@@ -1,7 +1,7 @@
 //! Proof of the locks: the same source as on hardware, on machines that go through all executions.
 //!
-//! A failed execution is left by unwinding. Where a profile says `panic = "abort"` this crate is empty, and the command
-//! says how to build it.
+//! A failed execution is left by unwinding. Where a profile says `panic = "abort"` this crate is empty, and the
+//! command says how to build it.
 
 #[cfg(panic = "unwind")]
 pub mod explore;

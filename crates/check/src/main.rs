@@ -1,4 +1,5 @@
-//! `lockswap-check`: checks the locks on machines that go through all executions, and checks these checks with mutants.
+//! `lockswap-check`: checks the locks on machines that go through all executions, and checks these checks with
+//! mutants.
 
 #[cfg(panic = "unwind")]
 mod command;

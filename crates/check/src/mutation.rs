@@ -1,8 +1,8 @@
 //! Mutants: the lock's own code, with one memory order weakened, or one wait, wake-up, call of `settle` or look of a
 //! conditional store left out.
 //!
-//! No source is changed: the platforms that check locks see the place in the source of every access and of every wait, and
-//! treat one of them differently.
+//! No source is changed: the platforms that check locks see the place in the source of every access and of every wait,
+//! and treat one of them differently.
 
 use lockswap_platform::Ordering;
 use std::cell::{Cell, RefCell};

@@ -102,7 +102,8 @@ pub struct Checked {
     pub threads: usize,
     /// Executions seen in the last complete search, or in the one that was cut off.
     pub executions: u64,
-    /// Preemptions up to which every execution was seen; nothing: not one bound was finished, or there was none (loom).
+    /// Preemptions up to which every execution was seen; nothing: not one bound was finished, or there was none
+    /// (loom).
     pub preemptions: Option<u32>,
     /// Whether a search was finished, up to that bound.
     pub complete: bool,
@@ -174,7 +175,8 @@ pub fn explore(subject: &Subject, scenario: &Scenario, budget: Budget) -> Checke
     checked
 }
 
-/// Raises the bound on preemptions as long as the budget allows: what goes wrong then has as few of them as there can be.
+/// Raises the bound on preemptions as long as the budget allows: what goes wrong then has as few of them as there can
+/// be.
 fn raise_bound(checked: &mut Checked, subject: &Subject, scenario: &Scenario, budget: Budget, run: &dyn Fn()) {
     let start = Instant::now();
     let mut before = 0;
@@ -276,9 +278,9 @@ pub fn replay(scenario: &Scenario, schedule: &Schedule) -> (Option<String>, Stri
     explore::replay(bounds(schedule.preemptions, Budget::LONG), &schedule.choices, &execution(scenario))
 }
 
-/// Runs a scenario under loom: two threads without a bound on preemptions, and all with one that is raised. Loom leaves out
-/// executions that differ in the order of independent steps only; where loads see older stores it leaves out others, too,
-/// but fewer with a bound: so a search with one follows even where the one without has ended.
+/// Runs a scenario under loom: two threads without a bound on preemptions, and all with one that is raised. Loom
+/// leaves out executions that differ in the order of independent steps only; where loads see older stores it leaves
+/// out others, too, but fewer with a bound: so a search with one follows even where the one without has ended.
 pub fn weak(scenario: &Scenario, budget: Budget) -> Checked {
     let mut checked = Checked::new(Engine::Loom, scenario);
     if scenario.threads <= 2 {

@@ -152,7 +152,8 @@ fn autos() -> Vec<Subject> {
 fn slices() -> Vec<Subject> {
     use lockswap_locks::shares::u_scl::{Published, Scl, Times};
 
-    /// A slice is over for whoever looks next, and is given anew; threads that were banned a moment ago are not forgotten.
+    /// A slice is over for whoever looks next, and is given anew; threads that were banned a moment ago are not
+    /// forgotten.
     struct NoSlice;
     impl Times for NoSlice {
         const SLICE: u64 = 0;

@@ -1,5 +1,5 @@
-//! The locks of `docs/adding-a-lock.md`, which must do what any lock does: on hardware, in the explorer, under loom and in
-//! the simulator. A file and a line each are all that is known of them here.
+//! The locks of `docs/adding-a-lock.md`, which must do what any lock does: on hardware, in the explorer, under loom
+//! and in the simulator. A file and a line each are all that is known of them here.
 
 #[path = "adding_a_lock/lock.rs"]
 mod lock;

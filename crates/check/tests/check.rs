@@ -12,8 +12,8 @@ use lockswap_locks::{IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::{AtomicInt, Ordering, Platform};
 use std::sync::Mutex;
 
-/// Runs `check` on the locks that `LOCKSWAP_TEST_LOCKS=a,b` names, or on all, on two threads. Both machines keep what they
-/// know per thread.
+/// Runs `check` on the locks that `LOCKSWAP_TEST_LOCKS=a,b` names, or on all, on two threads. Both machines keep what
+/// they know per thread.
 fn each_lock(check: impl Fn(&Subject) + Sync) {
     let wanted = std::env::var("LOCKSWAP_TEST_LOCKS").ok();
     let mut all = subjects::all();

@@ -1,5 +1,5 @@
-//! The kernel's spinlocks, which only the simulator has, in the explorer: they exclude, lose no waiter and touch nothing that
-//! is gone, as the locks of the catalogue do, also with queues that are long enough to be put into order.
+//! The kernel's spinlocks, which only the simulator has, in the explorer: they exclude, lose no waiter and touch
+//! nothing that is gone, as the locks of the catalogue do, also with queues that are long enough to be put into order.
 //!
 //! Not under loom: its atomics have no parts, and those of the lock word are accessed alone.
 

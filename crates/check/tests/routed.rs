@@ -1,4 +1,5 @@
-//! The checks of the routed locks see what they are there for: locks that leave the route, or forget where they are, fail.
+//! The checks of the routed locks see what they are there for: locks that leave the route, or forget where they are,
+//! fail.
 
 use lockswap_check::explore::{Explore, Virtual};
 use lockswap_conformance::routed::Decides::{self, AtAcquisition, AtRelease};

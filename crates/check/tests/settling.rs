@@ -1,6 +1,6 @@
-//! Both machines see what conditional stores are there for: a lock whose release is a plain store although waiters sleep
-//! loses no wake-up, and loses one if the sleeper does not settle, or does so too early, or if the look and the store are
-//! two accesses like others.
+//! Both machines see what conditional stores are there for: a lock whose release is a plain store although waiters
+//! sleep loses no wake-up, and loses one if the sleeper does not settle, or does so too early, or if the look and the
+//! store are two accesses like others.
 
 use lockswap_check::explore::{Explore, Virtual};
 use lockswap_check::mutation::{self, Change, Wait};
@@ -25,8 +25,8 @@ const TWO_ACCESSES: u32 = 3;
 /// The release looks at the flag once more behind the store.
 const LOOKS_LATE: u32 = 4;
 
-/// A byte for the holder, a byte that says that somebody may sleep, and a word to sleep on, which is odd from a release that
-/// wakes sleepers to the next acquisition.
+/// A byte for the holder, a byte that says that somebody may sleep, and a word to sleep on, which is odd from a
+/// release that wakes sleepers to the next acquisition.
 struct Flagged<P: Platform, const DEFECT: u32> {
     held: P::U8,
     sleeps: P::U8,

@@ -78,8 +78,8 @@ fn survivors_and_explanations_must_agree() {
     let sleeper = mutant(clh, line_of(clh, "compare_exchange(WAITING, PARKED"), Change::DropRelease);
     let check = |verdicts: &[(&Mutant, bool)], is_part| disagreements(&known, verdicts.iter().copied(), is_part);
     assert!(check(&[(&reuse, false), (&sleeper, true)], false).is_empty());
-    // Another order in the same function, on a line with the same text, another change at the same place: none of these
-    // is explained.
+    // Another order in the same function, on a line with the same text, another change at the same place: none of
+    // these is explained.
     let elsewhere = mutant("crates/locks/src/queue/mcs.rs", reuse.place.line, Change::DropRelease);
     let changed = Mutant { change: Change::DropAcquire, ..reuse.clone() };
     for other in [&sleeper, &elsewhere, &changed] {

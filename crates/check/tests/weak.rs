@@ -1,5 +1,5 @@
-//! Loom's machine sees what it is there for: waits that do not end, wake-ups that are lost through weak orders, and memory
-//! that is accessed after its end. Each lock here has one defect; beside it stands the same lock without.
+//! Loom's machine sees what it is there for: waits that do not end, wake-ups that are lost through weak orders, and
+//! memory that is accessed after its end. Each lock here has one defect; beside it stands the same lock without.
 
 use lockswap_check::explore::{Explore, Virtual};
 use lockswap_check::mutation::{self, Change, Mutant};
@@ -230,8 +230,8 @@ fn memory_is_not_accessed_after_its_end() {
     assert!(fails::<Queue<Weak, LOOKS_BACK>>("freed ll-ll").is_some());
 }
 
-/// Without Release on the store that frees its predecessor's node, a waiter of CLH accesses a node that may be gone; and
-/// what it left there may hide what the next waiter leaves, who then sleeps while another thread is woken.
+/// Without Release on the store that frees its predecessor's node, a waiter of CLH accesses a node that may be gone;
+/// and what it left there may hide what the next waiter leaves, who then sleeps while another thread is woken.
 #[test]
 fn a_node_of_clh_that_is_freed_too_early_is_seen() {
     let file = "crates/locks/src/queue/clh.rs";

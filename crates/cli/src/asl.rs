@@ -51,8 +51,8 @@ pub struct Slo {
     pub ns: Ns,
 }
 
-/// The variable that sets targets whatever the program says. Those that our own environment sets stay; of two for the same
-/// epoch the later counts.
+/// The variable that sets targets whatever the program says. Those that our own environment sets stay; of two for the
+/// same epoch the later counts.
 pub fn slo_variable(slos: &[Slo]) -> (OsString, Option<OsString>) {
     const NAME: &str = "LOCKSWAP_SLO";
     let inherited = std::env::var_os(NAME).filter(|others| !others.is_empty());

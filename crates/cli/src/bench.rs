@@ -67,7 +67,8 @@ struct Common {
     /// Measure every lock
     #[arg(long, global = true)]
     all: bool,
-    /// Runs of each lock and setting, in rounds of random order [default: 5 to 7, more where it takes more for a verdict]
+    /// Runs of each lock and setting, in rounds of random order [default: 5 to 7, more where it takes more for a
+    /// verdict]
     #[arg(short = 'r', long, alias = "rounds", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), global = true)]
     runs: Option<u32>,
     /// Seed of the order, and of the threads' random numbers in the first round; the next rounds have the next seeds
@@ -176,8 +177,8 @@ struct Options {
     /// Let the code on these CPUs do FACTOR times the work, with threads pinned, and call them little: 1:3, 2-3:2.5
     #[arg(long, value_name = "CPUS:FACTOR")]
     little: Option<Little>,
-    /// Other values for a parameter of the workload (docs/workloads.md; an unknown KEY gets the list), each of which is
-    /// measured; repeatable
+    /// Other values for a parameter of the workload (docs/workloads.md; an unknown KEY gets the list), each of which
+    /// is measured; repeatable
     #[arg(long, value_name = "KEY=VALUE,...", value_parser = pair)]
     set: Vec<(String, String)>,
 }
@@ -225,7 +226,8 @@ fn threads(given: &[u32]) -> Vec<usize> {
     }
 }
 
-/// The locks to measure: the `baselines`, then those that are `wanted`, or else the `standard` ones; all where there are none.
+/// The locks to measure: the `baselines`, then those that are `wanted`, or else the `standard` ones; all where there
+/// are none.
 fn locks(role: Role, wanted: &[String], baselines: &[&str], standard: &[&str]) -> Result<Vec<String>, UserError> {
     let chosen: Vec<&str> = match (wanted.is_empty(), standard.is_empty()) {
         (false, _) => wanted.iter().map(String::as_str).collect(),

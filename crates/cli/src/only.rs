@@ -9,8 +9,8 @@ use crate::error::{UserError, USAGE};
 /// The option.
 #[derive(clap::Args)]
 pub struct OnlyArgs {
-    /// Keeps the locks to processes of this executable, whoever starts them; all others keep glibc's. A path, or a name
-    /// as the shell finds it
+    /// Keeps the locks to processes of this executable, whoever starts them; all others keep glibc's. A path, or a
+    /// name as the shell finds it
     #[arg(long, value_name = "PROGRAM", requires = "command")]
     only: Option<OsString>,
 }

@@ -12,8 +12,8 @@ use crate::picture::LookArgs;
 /// Arguments about where results go.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct OutputArgs {
-    /// Writes a file: .json (everything), .csv (one line per run), .md or .html (the tables), .svg or .png (a picture).
-    /// Repeatable
+    /// Writes a file: .json (everything), .csv (one line per run), .md or .html (the tables), .svg or .png (a
+    /// picture). Repeatable
     #[arg(short = 'e', long, value_name = "FILE", global = true)]
     export: Vec<PathBuf>,
     /// What is printed
@@ -168,8 +168,8 @@ impl Outputs {
         self.files.iter().any(|(form, file)| matches!(form, Form::Data(_)) && !file.is_stream())
     }
 
-    /// Writes what `render` makes of the results as they stand. Streams, which keep nothing, and pictures only when all is
-    /// `done`. What cannot be written is in [`Self::failed`] then, and the rest goes on.
+    /// Writes what `render` makes of the results as they stand. Streams, which keep nothing, and pictures only when
+    /// all is `done`. What cannot be written is in [`Self::failed`] then, and the rest goes on.
     pub fn write(&mut self, done: bool, render: impl Fn(Wanted) -> io::Result<Vec<u8>>) {
         for (form, file) in &self.files {
             let wanted = match form {

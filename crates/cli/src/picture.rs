@@ -10,7 +10,8 @@ use crate::error::{UserError, USAGE};
 /// Arguments about how pictures look.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub struct LookArgs {
-    /// Width of pictures in pixels, 320 to 4000; a PNG has twice as many, for sharp text [default: as the picture needs]
+    /// Width of pictures in pixels, 320 to 4000; a PNG has twice as many, for sharp text [default: as the picture
+    /// needs]
     #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(320..=4000), global = true)]
     picture_width: Option<u32>,
     /// Paper of pictures: light, dark, or auto, which follows the reader's settings in an SVG and is light in a PNG

@@ -36,8 +36,8 @@ pub struct Profile {
 }
 
 impl ProfileArgs {
-    /// The profile that the command line names, else the environment, if one does. `otherwise` is the lock of mutexes to which
-    /// no rule applies.
+    /// The profile that the command line names, else the environment, if one does. `otherwise` is the lock of mutexes
+    /// to which no rule applies.
     pub fn read(&self, otherwise: &Named, program: &OsStr) -> Result<Option<Profile>, UserError> {
         let inherited = || std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
         self.profile.clone().or_else(inherited).map(|path| Profile::read(&path, otherwise, program)).transpose()

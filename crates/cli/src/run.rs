@@ -209,8 +209,8 @@ pub fn not_started(program: &Program, error: &io::Error) -> UserError {
         .with_status(126)
 }
 
-/// Makes the files for counting. Where that is not possible the program runs all the same, and it is said that nothing is
-/// counted.
+/// Makes the files for counting. Where that is not possible the program runs all the same, and it is said that nothing
+/// is counted.
 fn begin_counting(output: Option<&OutputFile>) -> Option<Counting> {
     let note = |what: &str, error: &io::Error| {
         // A closed stderr must not keep the program from running.
@@ -257,7 +257,8 @@ fn wait(child: &mut Child, signals: &mut SignalsInfo<WithOrigin>) -> io::Result<
             return Ok(status);
         }
         for origin in signals.wait() {
-            // The terminal signals the whole foreground group, the program included. The end of the program is SIGCHLD.
+            // The terminal signals the whole foreground group, the program included. The end of the program is
+            // SIGCHLD.
             let from_terminal = matches!(origin.cause, Cause::Kernel);
             let sender = origin.process.map(|p| p.pid);
             let from_program = sender == Some(pid.as_raw_nonzero().get());

@@ -61,8 +61,8 @@ impl Selection {
         self.lock.as_deref() == Some(PLAIN) && glibc(&self.rwlock) && glibc(&self.spin)
     }
 
-    /// The locks that the program gets, for mutexes, rwlocks and spinlocks: those chosen here, else in the environment,
-    /// else the library's defaults.
+    /// The locks that the program gets, for mutexes, rwlocks and spinlocks: those chosen here, else in the
+    /// environment, else the library's defaults.
     pub fn ids(&self) -> [String; 3] {
         let plain = self.is_plain();
         let id = |role, chosen: &Option<String>, variable: &str, default: &str| {
@@ -122,8 +122,9 @@ impl Selection {
     }
 }
 
-/// The variable that tells a process how many looks of a waiter last as long as a round trip through a sleep, if one of these
-/// locks asks that and the environment does not say it yet. Measured once; nothing where that is not possible.
+/// The variable that tells a process how many looks of a waiter last as long as a round trip through a sleep, if one
+/// of these locks asks that and the environment does not say it yet. Measured once; nothing where that is not
+/// possible.
 pub fn spins_before_park<'a>(locks: impl IntoIterator<Item = (Role, &'a str)>) -> Option<(OsString, Option<OsString>)> {
     static MEASURED: OnceLock<Option<u32>> = OnceLock::new();
     let asks = |(role, lock)| named::read(role, lock).is_ok_and(|named| named.asks_how_long_to_spin());
@@ -219,10 +220,11 @@ fn without_ours(value: &OsStr) -> OsString {
     OsString::from_vec(entries.collect::<Vec<_>>().join(&b':'))
 }
 
-/// Lets AddressSanitizer's shared runtime start although a library is preloaded before it; no other program looks at it.
+/// Lets AddressSanitizer's shared runtime start although a library is preloaded before it; no other program looks at
+/// it.
 ///
-/// Preloading that runtime itself would be the other way. But then it would be loaded into every child too, which it would
-/// end with a status of its own for memory that it finds leaked there.
+/// Preloading that runtime itself would be the other way. But then it would be loaded into every child too, which it
+/// would end with a status of its own for memory that it finds leaked there.
 fn asan_options(mut options: OsString) -> OsString {
     const OPTION: &str = "verify_asan_link_order=0";
     if !options.as_bytes().ends_with(OPTION.as_bytes()) {

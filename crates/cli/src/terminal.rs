@@ -133,8 +133,8 @@ pub fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{}", fold(line, width()).trim_end());
 }
 
-/// The lines of a table, without the blanks that padding leaves at the ends. A table that is wider than the terminal becomes
-/// several, each with the columns that say what a row is about.
+/// The lines of a table, without the blanks that padding leaves at the ends. A table that is wider than the terminal
+/// becomes several, each with the columns that say what a row is about.
 pub fn lines(table: &Table) -> String {
     lines_at(table, width())
 }
@@ -179,8 +179,8 @@ fn lines_at(table: &Table, columns: Option<u16>) -> String {
     parts.into_iter().map(part).collect::<Vec<_>>().join("\n")
 }
 
-/// The text with each line that is longer than the terminal is wide folded between words, the rest below the line's last
-/// column of text.
+/// The text with each line that is longer than the terminal is wide folded between words, the rest below the line's
+/// last column of text.
 fn folded(text: &str, columns: usize) -> String {
     let fold = |line: &str| {
         if line.chars().count() <= columns {
@@ -200,8 +200,8 @@ fn folded(text: &str, columns: usize) -> String {
     text.split('\n').map(fold).collect::<Vec<_>>().join("\n")
 }
 
-/// The text with what a terminal would obey instead of showing it written as an escape, such as `\u{1b}`: names in files of
-/// others can hold anything.
+/// The text with what a terminal would obey instead of showing it written as an escape, such as `\u{1b}`: names in
+/// files of others can hold anything.
 pub fn visible(text: &str) -> String {
     let show = |c: char| if "\"'\\".contains(c) { c.to_string() } else { c.escape_debug().to_string() };
     text.chars().map(show).collect()
@@ -236,8 +236,8 @@ fn in_ascii(text: &str) -> String {
     text.chars().map(plain).collect()
 }
 
-/// Writes to standard output, in lines that fit the terminal, and in ASCII where the locale has nothing else; a reader that
-/// went away is an error like any other, never a panic.
+/// Writes to standard output, in lines that fit the terminal, and in ASCII where the locale has nothing else; a reader
+/// that went away is an error like any other, never a panic.
 pub fn print(text: &str) -> io::Result<()> {
     if text.starts_with(['{', '[']) {
         return print_data(text);

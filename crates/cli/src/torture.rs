@@ -171,8 +171,8 @@ fn subjects(args: &TortureArgs) -> Result<Vec<(Role, String)>, UserError> {
     Ok(subjects)
 }
 
-/// The locks of a process whose lock of one role is under test. Glibc's own stand beside glibc's own only, so that what
-/// fails there is glibc's.
+/// The locks of a process whose lock of one role is under test. Glibc's own stand beside glibc's own only, so that
+/// what fails there is glibc's.
 fn selection(role: Role, id: &str) -> Selection {
     let of = |other: Role| match other {
         _ if other == role => Some(id.to_owned()),

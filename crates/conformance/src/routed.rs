@@ -1,5 +1,5 @@
-//! What a lock promises that travels along a route through the CPUs: in which order it comes to those who wait, and that it
-//! comes round. One source for the explorer, the hardware and any machine on which threads say where they are.
+//! What a lock promises that travels along a route through the CPUs: in which order it comes to those who wait, and
+//! that it comes round. One source for the explorer, the hardware and any machine on which threads say where they are.
 
 use crate::small::{all_contexts, bodies, Scenario, Stage};
 use lockswap_locks::RawLock;
@@ -41,8 +41,8 @@ pub enum Decides {
     AtAcquisition,
 }
 
-/// Small checks for all executions. Where `several` threads of one CPU may wait, the lock keeps its promises to them, too;
-/// one that decides when it is acquired keeps that of bounded waiting to threads, not to CPUs.
+/// Small checks for all executions. Where `several` threads of one CPU may wait, the lock keeps its promises to them,
+/// too; one that decides when it is acquired keeps that of bounded waiting to threads, not to CPUs.
 pub fn scenarios<P: Platform, L: RawLock<P>, T: Places>(decides: Decides, several: bool) -> Vec<Scenario> {
     let mut scenarios = match decides {
         Decides::AtRelease => vec![
@@ -140,8 +140,8 @@ struct Book {
     decided: u64,
 }
 
-/// Runs the riders. `judge` looks at the book when a rider has acquired the lock, `stay` is what holders do before they
-/// release it.
+/// Runs the riders. `judge` looks at the book when a rider has acquired the lock, `stay` is what holders do before
+/// they release it.
 fn ride<P: Platform, L: RawLock<P>, T: Places>(
     decides: Decides,
     riders: &[Rider],
@@ -203,8 +203,8 @@ fn waiters<'a, T: Stage>(book: &'a Book, riders: &'a [Rider]) -> impl Iterator<I
     book.inside.iter().enumerate().filter_map(waits).flatten()
 }
 
-/// Bounded waiting: while somebody waits at a place, each other place gets the lock at most once before this one does: with
-/// N places nobody lets more than N - 1 others pass.
+/// Bounded waiting: while somebody waits at a place, each other place gets the lock at most once before this one does:
+/// with N places nobody lets more than N - 1 others pass.
 ///
 /// # Panics
 /// Where the lock does not come round.
@@ -226,8 +226,8 @@ pub fn comes_round<P: Platform, L: RawLock<P>, T: Places>(riders: &[Rider]) {
     ride::<P, L, T>(Decides::AtRelease, riders, judge, || {});
 }
 
-/// Bounded waiting, counted in threads, of which several may wait at one place: while one waits, each other one gets the
-/// lock at most once.
+/// Bounded waiting, counted in threads, of which several may wait at one place: while one waits, each other one gets
+/// the lock at most once.
 ///
 /// # Panics
 /// Where one gets it twice.

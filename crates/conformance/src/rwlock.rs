@@ -153,8 +153,8 @@ fn is_sound<P: Platform, L: RawRwLock<P>>(lock: &L, preference: Preference) {
     assert!(lock.is_free());
 }
 
-/// With [`Preference::Readers`] a thread that reads may read again while writers wait, and so may another one, for which
-/// it waits; in every form.
+/// With [`Preference::Readers`] a thread that reads may read again while writers wait, and so may another one, for
+/// which it waits; in every form.
 fn reads_again<P: Platform, L: RawRwLock<P>, T: Threads>() {
     const DEPTH: u32 = 3;
     let preference = Preference::Readers;
@@ -330,8 +330,8 @@ fn forgets_who_gave_up<P: Platform, L: RawRwLock<P>, T: Threads>() {
     }
 }
 
-/// A writer gets in among readers that overlap without end if it is preferred, or times out in time otherwise; a reader
-/// gets in among writers without end where the lock declares any fairness.
+/// A writer gets in among readers that overlap without end if it is preferred, or times out in time otherwise; a
+/// reader gets in among writers without end where the lock declares any fairness.
 fn lets_others_in<P: Platform, L: RawRwLock<P>, T: Threads>() {
     const READERS: usize = 3;
     for preference in PREFERENCES {

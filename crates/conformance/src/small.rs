@@ -14,20 +14,20 @@ pub trait Stage: Threads {
     const SEES_WAITS: bool;
     /// What happens from here on need not be enumerated any more, in this execution.
     fn enough() {}
-    /// From here on a thread that has gone to sleep in [`Platform::park`] sleeps until it is woken, in this execution, on a
-    /// machine whose sleepers may also wake up for no reason.
+    /// From here on a thread that has gone to sleep in [`Platform::park`] sleeps until it is woken, in this execution,
+    /// on a machine whose sleepers may also wake up for no reason.
     fn sleep_soundly() {}
     /// The bytes must not be accessed any more, and all accesses so far happen before this.
     fn gone(start: *const u8, bytes: usize);
-    /// The calling thread is about to look at, or to change, what scenarios keep outside the machine: until its next access
-    /// to a word that comes in an order with the same of other threads, which is enumerated.
+    /// The calling thread is about to look at, or to change, what scenarios keep outside the machine: until its next
+    /// access to a word that comes in an order with the same of other threads, which is enumerated.
     fn order() {}
     /// A number higher than all before.
     fn moment() -> u64;
     /// From now on [`Stage::waits_since`] is about another wait of the calling thread.
     fn forget_wait();
-    /// The moment at which the thread with this index came to rest first since it called [`Stage::forget_wait`]. To be asked
-    /// after [`Stage::order`].
+    /// The moment at which the thread with this index came to rest first since it called [`Stage::forget_wait`]. To be
+    /// asked after [`Stage::order`].
     fn waits_since(thread: usize) -> Option<u64>;
 }
 
@@ -74,8 +74,9 @@ pub fn mutex<P: Platform, L: Lock<P>, T: Stage>() -> Vec<Scenario> {
             scenarios.push(Scenario { name: "fairness-3", threads: 3, run: is_fair::<P, L, T> });
         }
     } else {
-        // Weak orders show where threads meet often: the lock is held at first, or acquired again and again. Loom begins
-        // with the last thread, and goes on with the first one: the one that releases comes when the others wait.
+        // Weak orders show where threads meet often: the lock is held at first, or acquired again and again. Loom
+        // begins with the last thread, and goes on with the first one: the one that releases comes when the others
+        // wait.
         scenarios.extend([
             Scenario { name: "held l-u-l", threads: 3, run: || play::<P, L, T>(&["l", "u", "l"]) },
             Scenario { name: "held l-ul-l", threads: 3, run: || play::<P, L, T>(&["l", "ul", "l"]) },
@@ -187,10 +188,11 @@ fn freed<P: Platform, L: Lock<P>, T: Stage>(words: &'static [&'static str]) {
     play_with::<P, L, T>(words, true);
 }
 
-/// A thread for each word, which acquires and releases for each letter: `l` waits for as long as it takes, `w` does, too,
-/// and releases in order to wait; `t` tries, `d` gives up if it has to wait for too long, and comes back. `u` only
-/// releases, what was acquired before the threads began; `r` does so, too, and acquires again with the same context as
-/// soon as that is reusable. `s` lets the others go on first, and after `x` the executions need not be enumerated.
+/// A thread for each word, which acquires and releases for each letter: `l` waits for as long as it takes, `w` does,
+/// too, and releases in order to wait; `t` tries, `d` gives up if it has to wait for too long, and comes back. `u`
+/// only releases, what was acquired before the threads began; `r` does so, too, and acquires again with the same
+/// context as soon as that is reusable. `s` lets the others go on first, and after `x` the executions need not be
+/// enumerated.
 fn play<P: Platform, L: Lock<P>, T: Stage>(words: &'static [&'static str]) {
     play_with::<P, L, T>(words, false);
 }
@@ -262,8 +264,8 @@ fn play_with<P: Platform, L: Lock<P>, T: Stage>(words: &'static [&'static str], 
                 T::enough();
                 continue;
             }
-            // SAFETY: a context is ready when it is taken, and released before the next one is; the data is protected by
-            // the lock.
+            // SAFETY: a context is ready when it is taken, and released before the next one is; the data is protected
+            // by the lock.
             unsafe {
                 let mut cx = if matches!(letter, 'u' | 'r') { first_ref } else { mine.take::<T>() };
                 let holds = match letter {
@@ -328,8 +330,8 @@ fn leaves_memory<P: Platform, L: Lock<P>, T: Stage, const THREADS: usize>(unlock
     }));
 }
 
-/// Each thread acquires once, and releases in order to wait: when the others have come to rest, without any time having
-/// passed for them, all have acquired.
+/// Each thread acquires once, and releases in order to wait: when the others have come to rest, without any time
+/// having passed for them, all have acquired.
 fn gives_up<P: Platform, L: Lock<P>, T: Stage, const THREADS: usize>() {
     let lock = L::new();
     let acquired = AtomicUsize::new(0);
@@ -513,9 +515,9 @@ fn shares_asleep<P: Platform, L: RawRwLock<P>, T: Stage>(
     shares::<P, L, T>(before, words, preference, false);
 }
 
-/// A thread for each word, which acquires and releases for each letter: `w` writes, `r` reads, capitals give up after a
-/// while, `t` and `T` try to read and to write. `before` is done before the threads begin; what it reads after `+` is
-/// released by `u`, or at the end. Where `gone`, the last thread destroys the lock.
+/// A thread for each word, which acquires and releases for each letter: `w` writes, `r` reads, capitals give up after
+/// a while, `t` and `T` try to read and to write. `before` is done before the threads begin; what it reads after `+`
+/// is released by `u`, or at the end. Where `gone`, the last thread destroys the lock.
 fn shares<P: Platform, L: RawRwLock<P>, T: Stage>(
     before: &'static str,
     words: &'static [&'static str],

@@ -257,8 +257,8 @@ impl Examination {
         runs
     }
 
-    /// Adds runs with more seeds for the claims whose numbers, as all runs so far gave them, are not enough; whether there
-    /// are any.
+    /// Adds runs with more seeds for the claims whose numbers, as all runs so far gave them, are not enough; whether
+    /// there are any.
     pub fn add_runs<'a>(&'a self, runs: &mut Runs<'a>, rows: &[Option<Done>]) -> bool {
         let before = runs.jobs.len();
         for outcome in self.outcomes(runs, rows) {
@@ -288,8 +288,8 @@ impl Examination {
         }
     }
 
-    /// What became of the claims, as far as all runs with one seed at least have been made; `rows` has what became of each
-    /// job.
+    /// What became of the claims, as far as all runs with one seed at least have been made; `rows` has what became of
+    /// each job.
     pub fn outcomes(&self, runs: &Runs<'_>, rows: &[Option<Done>]) -> Vec<Outcome<'_>> {
         let mut outcomes = Vec::new();
         for (place, (claim, needs)) in self.claims.iter().zip(&runs.needs).enumerate() {

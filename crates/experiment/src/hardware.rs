@@ -3,12 +3,12 @@
 //! - [`child`] starts measuring processes; [`job`] is what they do, and [`places`] what they know about the machine;
 //!   [`program`] lets one run a real program.
 //! - [`series`] makes rounds of measurements in random order and compares the locks of each round.
-//! - [`single`], [`workloads`] and [`epochs`] say what the parts of `lockswap bench` measure, and have its tables, made with
-//!   [`page`]; [`simulator`] measures the simulator.
+//! - [`single`], [`workloads`] and [`epochs`] say what the parts of `lockswap bench` measure, and have its tables,
+//!   made with [`page`]; [`simulator`] measures the simulator.
 //! - [`torture`] tests locks, one process each.
 //!
-//! Whoever uses this brings what it cannot know: the program that has the subcommands of [`child`], and the environment that
-//! puts a process on a lock.
+//! Whoever uses this brings what it cannot know: the program that has the subcommands of [`child`], and the
+//! environment that puts a process on a lock.
 
 pub mod child;
 pub mod epochs;

@@ -106,7 +106,8 @@ impl Host {
     /// The machine file that says what was measured.
     ///
     /// # Errors
-    /// It makes no machine: what was measured on a machine that is too strange would be refused later, without a word on why.
+    /// It makes no machine: what was measured on a machine that is too strange would be refused later, without a word
+    /// on why.
     pub fn file(&self, found: &Found) -> Result<String, Invalid> {
         let text = self.probe.file(found, &self.facts);
         Machine::parse(NAME, &text, &[])?;

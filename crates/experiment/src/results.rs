@@ -1,5 +1,5 @@
-//! The file that a workload's results go to: one form for hardware and simulation. `docs/results.schema.json` is its JSON
-//! Schema, made of these types.
+//! The file that a workload's results go to: one form for hardware and simulation. `docs/results.schema.json` is its
+//! JSON Schema, made of these types.
 
 use lockswap_study::machine::Machine as Host;
 use lockswap_study::summary::{Judgement, Row};
@@ -261,7 +261,8 @@ fn in_common<'a>(configs: impl Iterator<Item = &'a Config>) -> Map<String, Value
 mod tests {
     use super::*;
 
-    /// The published schema is that of the types; `LOCKSWAP_WRITE_DOCS=1 cargo test -p lockswap-experiment schema` writes it.
+    /// The published schema is that of the types; `LOCKSWAP_WRITE_DOCS=1 cargo test -p lockswap-experiment schema`
+    /// writes it.
     #[test]
     fn the_published_schema_is_that_of_the_types() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results.schema.json");

@@ -47,7 +47,8 @@ impl fmt::Display for NotExecutable {
 impl std::error::Error for NotExecutable {}
 
 /// The executable as its processes see it in `/proc/self/exe`: the path, or for a name without a slash the file name.
-/// Both without symbolic links, of which Debian's `python3` and `java` are some. A name that is found nowhere stays as it is.
+/// Both without symbolic links, of which Debian's `python3` and `java` are some. A name that is found nowhere stays as
+/// it is.
 pub fn executable(program: &OsStr) -> Result<OsString, NotExecutable> {
     if program.is_empty() {
         return Err(NotExecutable::Empty);

@@ -16,8 +16,8 @@ const AT_RSEQ_FEATURE_SIZE: usize = 27;
 /// Bytes of the rseq area up to and including the NUMA node.
 const RSEQ_WITH_NODE: usize = 28;
 
-/// What there is to say about this machine. `attempt` is a program that ends with status 0 if the library which LD_PRELOAD
-/// names for it is in its process.
+/// What there is to say about this machine. `attempt` is a program that ends with status 0 if the library which
+/// LD_PRELOAD names for it is in its process.
 pub fn here(machine: &Machine, library: &Library, attempt: io::Result<Command>) -> Vec<Finding> {
     let mut checks = vec![preload_library(library, attempt), glibc(machine.glibc.as_deref()), rseq()];
     checks.push(match machine.cpus_allowed {

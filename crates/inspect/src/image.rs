@@ -36,8 +36,8 @@ pub struct Image {
     pub markers: BTreeSet<&'static str>,
 }
 
-/// Functions whose definition tells which runtime of a sanitizer is linked into a file, with the name that the runtime gives
-/// itself in its reports.
+/// Functions whose definition tells which runtime of a sanitizer is linked into a file, with the name that the runtime
+/// gives itself in its reports.
 const MARKERS: [(&str, &[u8]); 2] = [("__asan_init", b"\0AddressSanitizer\0"), ("__tsan_init", b"\0ThreadSanitizer\0")];
 
 /// Why an ELF file cannot be read.
@@ -64,8 +64,8 @@ impl From<object::Error> for Unreadable {
     }
 }
 
-/// Bytes of names that may still be looked at. A name is no more than an offset, from which it reaches to the next zero byte:
-/// all names of a file may be the same long text.
+/// Bytes of names that may still be looked at. A name is no more than an offset, from which it reaches to the next
+/// zero byte: all names of a file may be the same long text.
 struct Names {
     room: usize,
 }

@@ -1,8 +1,8 @@
 //! Whether the preload library can work: on this machine, and on a program, which is read and never run.
 //!
-//! [`Image`] is what an ELF file says about itself, [`closure`] finds the libraries that the dynamic loader brings in with it,
-//! [`here`] looks at this machine, [`examine`] at a program, and [`Report`] puts both together. [`executable`] finds the file
-//! that the processes of a program run.
+//! [`Image`] is what an ELF file says about itself, [`closure`] finds the libraries that the dynamic loader brings in
+//! with it, [`here`] looks at this machine, [`examine`] at a program, and [`Report`] puts both together.
+//! [`executable`] finds the file that the processes of a program run.
 
 #![forbid(unsafe_code)]
 

@@ -225,14 +225,14 @@ pub struct LockInfo {
     /// Whether real-time waiters can be served by priority: `crates/locks/tests/priorities.rs` compares mutexes with
     /// this.
     pub by_priority: ByPriority,
-    /// Whether the lock stays fast with more running threads than CPUs: no hand-off has to wait for a thread that spins
-    /// without a CPU.
+    /// Whether the lock stays fast with more running threads than CPUs: no hand-off has to wait for a thread that
+    /// spins without a CPU.
     ///
     /// That is so where whoever runs may take a free lock, be the others asleep or not. With `lockswap bench oversub`,
     /// 16 or 32 threads on 2 CPUs, an acquisition of a spinning lock that keeps up takes at most 2.4 of glibc's time,
-    /// that of any other, but for `fissile` and `hbo`, 4 (`mcs-timepub`), 8 (`ahmcs`) or 16 to 900. 10,000 threads that
-    /// queue for a held lock that keeps up are served within seconds; that is why `fissile` and `hbo`, where thousands
-    /// of waiters queue, do not count as such.
+    /// that of any other, but for `fissile` and `hbo`, 4 (`mcs-timepub`), 8 (`ahmcs`) or 16 to 900. 10,000 threads
+    /// that queue for a held lock that keeps up are served within seconds; that is why `fissile` and `hbo`, where
+    /// thousands of waiters queue, do not count as such.
     pub keeps_up: bool,
 }
 

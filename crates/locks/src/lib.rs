@@ -48,10 +48,10 @@ impl Context for () {
 /// A mutual-exclusion lock.
 ///
 /// # Safety
-/// Between the return of an acquisition and the call of the matching `unlock`, no other acquisition returns; everything
-/// before `unlock` happens-before the return of the next acquisition. Once `unlock` lets another thread acquire, the
-/// lock is not accessed any more by the thread that released it: its memory may be gone. (A lock that is not quiet yet
-/// may be.)
+/// Between the return of an acquisition and the call of the matching `unlock`, no other acquisition returns;
+/// everything before `unlock` happens-before the return of the next acquisition. Once `unlock` lets another thread
+/// acquire, the lock is not accessed any more by the thread that released it: its memory may be gone. (A lock that is
+/// not quiet yet may be.)
 pub unsafe trait RawLock<P: Platform>: Send + Sync + Sized + 'static {
     /// What is known about the lock.
     const INFO: LockInfo;
@@ -64,14 +64,14 @@ pub unsafe trait RawLock<P: Platform>: Send + Sync + Sized + 'static {
     fn new() -> Self;
 
     /// Whether no thread that has released the lock still touches it, so that a lock that nobody else uses may be
-    /// destroyed. Only a lock that does not lie in the pthread object ([`registry::fits_in_place`]) may say no, because
-    /// a program may reuse a mutex's memory without a word.
+    /// destroyed. Only a lock that does not lie in the pthread object ([`registry::fits_in_place`]) may say no,
+    /// because a program may reuse a mutex's memory without a word.
     fn is_quiet(&self) -> bool {
         true
     }
 
-    /// Forgets what has happened, because the lock is about to stand in for another pthread object. Nobody uses it. The
-    /// provided method does nothing: a lock that is free remembers nothing, unless it says otherwise here.
+    /// Forgets what has happened, because the lock is about to stand in for another pthread object. Nobody uses it.
+    /// The provided method does nothing: a lock that is free remembers nothing, unless it says otherwise here.
     fn forget(&self) {}
 
     /// Acquires the lock.
@@ -95,9 +95,9 @@ pub unsafe trait RawLock<P: Platform>: Send + Sync + Sized + 'static {
         }
     }
 
-    /// Releases the lock for a thread that is going to wait for others, who may have to acquire the lock before they can
-    /// wake it: a wait on a condition variable. A lock that keeps something in reserve for the thread that has released
-    /// it gives that up here. The provided method is [`RawLock::unlock`].
+    /// Releases the lock for a thread that is going to wait for others, who may have to acquire the lock before they
+    /// can wake it: a wait on a condition variable. A lock that keeps something in reserve for the thread that has
+    /// released it gives that up here. The provided method is [`RawLock::unlock`].
     ///
     /// # Safety
     /// As for [`RawLock::unlock`].
@@ -187,8 +187,8 @@ pub enum Preference {
     Writers,
 }
 
-/// A lock with a shared (read) and an exclusive (write) mode. [`RawRwLock::is_write_locked`] and [`RawRwLock::is_free`]
-/// look with `Relaxed`: the answer says nothing about what the lock protects.
+/// A lock with a shared (read) and an exclusive (write) mode. [`RawRwLock::is_write_locked`] and
+/// [`RawRwLock::is_free`] look with `Relaxed`: the answer says nothing about what the lock protects.
 ///
 /// # Safety
 /// A writer excludes everybody, readers exclude writers, and everything before an unlock happens-before the return of

@@ -44,7 +44,8 @@ impl Named {
         }
     }
 
-    /// A parameter on which both locks would have to agree in one process, where each [`Setting`] has one value, and do not.
+    /// A parameter on which both locks would have to agree in one process, where each [`Setting`] has one value, and
+    /// do not.
     pub fn clash(&self, other: &Named) -> Option<&'static Parameter> {
         let mut values = self.entry.parameters.iter().zip(self.values).filter(|(known, _)| known.setting().is_some());
         values.find_map(|(parameter, value)| {
@@ -128,7 +129,8 @@ impl fmt::Display for Wrong<'_> {
     }
 }
 
-/// Reads `ID[:KEY=VALUE...]`; ids and keys may have other capitals, and `-` in the place of `_` or the other way round.
+/// Reads `ID[:KEY=VALUE...]`; ids and keys may have other capitals, and `-` in the place of `_` or the other way
+/// round.
 ///
 /// # Errors
 /// What is wrong with the text.

@@ -112,9 +112,9 @@ impl Deref for Plain {
     }
 }
 
-/// How many characters must be put in, left out, exchanged for another or swapped with their neighbour to make one word
-/// of the other: the distance of Damerau (1964) and Levenshtein (1966), with each part changed at most once. Both words
-/// have at most [`LONGEST`] characters.
+/// How many characters must be put in, left out, exchanged for another or swapped with their neighbour to make one
+/// word of the other: the distance of Damerau (1964) and Levenshtein (1966), with each part changed at most once. Both
+/// words have at most [`LONGEST`] characters.
 fn slips(from: &[char], to: &[char]) -> usize {
     // Distances of all beginnings of `to` from a beginning of `from`: of this length, one shorter, two shorter.
     let mut rows = [[0; LONGEST + 1]; 3];

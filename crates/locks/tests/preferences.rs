@@ -7,8 +7,8 @@ use lockswap_locks::rw::rw_futex::RwFutex;
 use lockswap_locks::{Preference, RawRwLock};
 use lockswap_platform::{Native, Platform};
 
-/// Readers that prefer writers must not go back to sleep beside a writer that sleeps, if nobody holds the lock: a release
-/// that prefers readers wakes them alone.
+/// Readers that prefer writers must not go back to sleep beside a writer that sleeps, if nobody holds the lock: a
+/// release that prefers readers wakes them alone.
 #[test]
 fn nobody_sleeps_at_a_free_lock_when_preferences_differ() {
     const THREADS: usize = 4;

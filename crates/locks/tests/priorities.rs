@@ -1,5 +1,5 @@
-//! What the catalogue says about real-time waiters: whether a thread outside the queue can take a lock that others wait
-//! for.
+//! What the catalogue says about real-time waiters: whether a thread outside the queue can take a lock that others
+//! wait for.
 //!
 //! Whether it can depends on the lock, not on who is faster: the waiters stand still while a thread releases the lock
 //! and tries to take it again.

@@ -7,8 +7,8 @@ use lockswap_locks::auto::lock::Auto;
 use lockswap_locks::RawLock;
 use lockswap_platform::{Native, Platform};
 
-/// More threads than CPUs, with sections that take about as long as what comes between: then candidates lose their CPUs,
-/// waiters leave the queue, and sleepers are called, all within milliseconds. Each thread comes to its end.
+/// More threads than CPUs, with sections that take about as long as what comes between: then candidates lose their
+/// CPUs, waiters leave the queue, and sleepers are called, all within milliseconds. Each thread comes to its end.
 #[test]
 fn a_crowd_comes_to_its_end() {
     const THREADS: usize = 8;

@@ -2,8 +2,8 @@
 //!
 //! Epochs are stretches of code, a request for instance, that should take no longer than a target.
 //!
-//! Under `lockswap run --lock asl`, threads on big cores may overtake those on little cores at the program's locks as far as
-//! the targets allow (LibASL, PPoPP 2022). Without lockswap the marks do nothing, and cost a nanosecond.
+//! Under `lockswap run --lock asl`, threads on big cores may overtake those on little cores at the program's locks as
+//! far as the targets allow (LibASL, PPoPP 2022). Without lockswap the marks do nothing, and cost a nanosecond.
 //!
 //! ```
 //! use std::time::Duration;
@@ -103,7 +103,8 @@ impl Drop for Epoch {
     }
 }
 
-/// Sets the percentile that the SLO of the epochs `id` is meant for, in all threads: from 50 to 99.9999; 99 by default.
+/// Sets the percentile that the SLO of the epochs `id` is meant for, in all threads: from 50 to 99.9999; 99 by
+/// default.
 pub fn set_percentile(id: c_int, percentile: f64) {
     if let Some(set) = PERCENTILE.get() {
         // SAFETY: as in `epoch`.
@@ -111,8 +112,8 @@ pub fn set_percentile(id: c_int, percentile: f64) {
     }
 }
 
-/// Gives a mutex this lock, written as for `lockswap run --lock`, where the program was started with a profile that names it
-/// (`lockswap run --profile`, docs/profile.md).
+/// Gives a mutex this lock, written as for `lockswap run --lock`, where the program was started with a profile that
+/// names it (`lockswap run --profile`, docs/profile.md).
 ///
 /// # Errors
 /// `EINVAL` if there is no such lock, if the profile does not name it, or if the mutex is robust, shared, or knows

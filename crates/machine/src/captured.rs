@@ -23,8 +23,8 @@ impl Captured {
     /// Reads lines of the form `PATH<TAB>CONTENT`. A list in brackets stands for each of its numbers, so that
     /// `cpu[0-1,8]/online` names three files. Lines that begin with `#` say something to the reader.
     ///
-    /// A line of another form, or that names a file a second time, is an error, which quotes it; so is the line with which
-    /// the files together have more than 64 MiB.
+    /// A line of another form, or that names a file a second time, is an error, which quotes it; so is the line with
+    /// which the files together have more than 64 MiB.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut files = BTreeMap::new();
         let mut room = MOST_BYTES;

@@ -4,10 +4,11 @@ use crate::cpuset::CpuSet;
 use crate::files::{Files, Reader};
 
 /// The CPUs of a process's group, read below `/sys`; `None` where no such limit is visible. `membership` is what
-/// `/proc/self/cgroup` says; without it, the process is in the root of each hierarchy, as it looks from inside a container.
+/// `/proc/self/cgroup` says; without it, the process is in the root of each hierarchy, as it looks from inside a
+/// container.
 ///
-/// Both versions are known: the file of version 2 is `fs/cgroup/GROUP/cpuset.cpus.effective`, those of version 1 lie in
-/// `fs/cgroup/cpuset/GROUP`.
+/// Both versions are known: the file of version 2 is `fs/cgroup/GROUP/cpuset.cpus.effective`, those of version 1 lie
+/// in `fs/cgroup/cpuset/GROUP`.
 pub fn cpus(sys: &impl Files, membership: Option<&str>) -> Option<CpuSet> {
     let mut reader = Reader::new(sys);
     let lines = membership.unwrap_or("1:cpuset:/\n0::/").lines();

@@ -1,5 +1,5 @@
-//! The machine, the latencies between its CPUs and the route through them as data; docs/topology.md says what each field
-//! means.
+//! The machine, the latencies between its CPUs and the route through them as data; docs/topology.md says what each
+//! field means.
 
 use std::path::{Path, PathBuf};
 
@@ -103,8 +103,8 @@ impl Data {
         Self { route_stored: stored, ..Self::with(Some(machine), route.cpus.clone()) }
     }
 
-    /// Latencies and the route through them; `machine` is the one that they are of, where that is known, `source` the file
-    /// that they come from, nothing if they were measured, and `stored` the file that keeps both.
+    /// Latencies and the route through them; `machine` is the one that they are of, where that is known, `source` the
+    /// file that they come from, nothing if they were measured, and `stored` the file that keeps both.
     pub fn measured(
         machine: Option<&Machine>,
         matrix: &Matrix,

@@ -58,8 +58,8 @@ impl Kept {
         &self.path
     }
 
-    /// Makes the folder that it is to lie in, for this user alone, if it is not there. What goes wrong shows when the file is
-    /// written.
+    /// Makes the folder that it is to lie in, for this user alone, if it is not there. What goes wrong shows when the
+    /// file is written.
     pub fn make_folder(&self) {
         if let Some(folder) = self.path.parent() {
             let _ = DirBuilder::new().recursive(true).mode(0o700).create(folder);

@@ -1,13 +1,13 @@
-//! What the machine is like: its topology, the kinds of its cores, the time a cache line takes from one core to another,
-//! and the shortest round trip through them.
+//! What the machine is like: its topology, the kinds of its cores, the time a cache line takes from one core to
+//! another, and the shortest round trip through them.
 //!
 //! What the preload library needs, too, is in `lockswap-topology`; its modules are here under the same names.
 //! - [`captured`] is a folder such as `/sys` kept in a text;
 //! - [`cgroup`] reads to which CPUs a control group confines a process;
-//! - [`probe`] measures the latency between each two CPUs, [`matrix`] holds it, [`route`] finds the shortest round trip in
-//!   it, and [`stored`] keeps both in a file;
-//! - [`Machine`] is a machine with what locks make of it, read from a folder or a file, [`tree`] draws it, [`kept`] is the file
-//!   that keeps what was measured on it, and [`Data`] is all of that as data;
+//! - [`probe`] measures the latency between each two CPUs, [`matrix`] holds it, [`route`] finds the shortest round
+//!   trip in it, and [`stored`] keeps both in a file;
+//! - [`Machine`] is a machine with what locks make of it, read from a folder or a file, [`tree`] draws it, [`kept`] is
+//!   the file that keeps what was measured on it, and [`Data`] is all of that as data;
 //! - [`costs`] measures what single steps cost, for a described machine that resembles this one.
 
 pub mod captured;
@@ -46,7 +46,8 @@ pub fn read(files: &impl Files, allowed: Option<&CpuSet>) -> Box<Topology> {
     topology
 }
 
-/// The content of a file that somebody names, which may be a device or a pipe without an end: more than 64 MiB are an error.
+/// The content of a file that somebody names, which may be a device or a pipe without an end: more than 64 MiB are an
+/// error.
 pub fn contents(path: &Path) -> io::Result<String> {
     const MOST_BYTES: u64 = 64 << 20;
     let mut text = String::new();

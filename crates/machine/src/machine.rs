@@ -159,8 +159,8 @@ impl Machine {
         self.usable_groups(Place::group)
     }
 
-    /// The groups that locks with a level for each of the machine's have, as far as the process can use them: the innermost
-    /// ones, and those in which they lie, if the machine has any between them and itself.
+    /// The groups that locks with a level for each of the machine's have, as far as the process can use them: the
+    /// innermost ones, and those in which they lie, if the machine has any between them and itself.
     pub fn hierarchy(&self) -> [Vec<(usize, CpuSet)>; 2] {
         let inner = |place: Place| Some(place.hierarchy()?.inner);
         let outer = |place: Place| place.hierarchy()?.outer;

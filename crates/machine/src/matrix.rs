@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A line per CPU, values in ns from the line's CPU to the column's; they need not be symmetric. Instead of the whole
-//! square a lower triangle will do, with its diagonal (blank or 0) or without. Values are separated by commas, or all by
-//! semicolons, or all by blanks. The diagonal is not looked at. Anything that can be read in two ways is refused.
+//! square a lower triangle will do, with its diagonal (blank or 0) or without. Values are separated by commas, or all
+//! by semicolons, or all by blanks. The diagonal is not looked at. Anything that can be read in two ways is refused.
 
 use std::fmt;
 use std::io::{self, ErrorKind};

@@ -1,10 +1,10 @@
 //! How long a cache line takes from one CPU to another.
 //!
 //! Two threads, each bound to a CPU, play ping-pong with a word: one writes a number and waits until the other one has
-//! answered with the next. A sample is the time of [`ROUNDS`] round trips divided by twice their number: half a round trip
-//! is the time of one way. The result for a pair is the median of its samples, which does not mind that now and then
-//! somebody else takes a CPU. The threads wait without the pause instruction, which would add to the time and which makes
-//! some virtual machines leave the CPU.
+//! answered with the next. A sample is the time of [`ROUNDS`] round trips divided by twice their number: half a round
+//! trip is the time of one way. The result for a pair is the median of its samples, which does not mind that now and
+//! then somebody else takes a CPU. The threads wait without the pause instruction, which would add to the time and
+//! which makes some virtual machines leave the CPU.
 //!
 //! The word lies in memory of the first CPU's NUMA node.
 

@@ -1,9 +1,9 @@
 //! How fast each CPU is: the same loop, timed on one after the other, where the system does not tell the kinds.
 //!
-//! The loop does what programs do between locks: independent and dependent arithmetic, loads that hit the first cache, and
-//! branches that are hard to foresee. So it tells not only clock rates apart but also wide cores from narrow ones. Other
-//! programs and an SMT sibling at work only ever make it slower: the shortest of many times counts, and the CPUs take
-//! turns, so that a busy moment meets all of them.
+//! The loop does what programs do between locks: independent and dependent arithmetic, loads that hit the first cache,
+//! and branches that are hard to foresee. So it tells not only clock rates apart but also wide cores from narrow ones.
+//! Other programs and an SMT sibling at work only ever make it slower: the shortest of many times counts, and the CPUs
+//! take turns, so that a busy moment meets all of them.
 
 use std::hint::black_box;
 use std::io;
@@ -31,8 +31,8 @@ pub fn estimate(cpus: &CpuSet) -> Duration {
     Duration::from_millis(2) * (TURNS * cpus.len()) as u32
 }
 
-/// Times the loop on each of `cpus`; `done` is called after each turn of all of them. An error names a CPU on which this
-/// process may not run.
+/// Times the loop on each of `cpus`; `done` is called after each turn of all of them. An error names a CPU on which
+/// this process may not run.
 pub fn measure(cpus: &CpuSet, mut done: impl FnMut()) -> io::Result<Speeds> {
     let mut best: Vec<(usize, Duration)> = cpus.iter().map(|cpu| (cpu, Duration::MAX)).collect();
     let timed = |cpu: usize| {
@@ -74,8 +74,8 @@ fn once() -> Duration {
     start.elapsed()
 }
 
-/// Times the loop on each of these CPUs and tells the topology; those that it finds fast, if it finds slower ones. `done` is
-/// called after each turn.
+/// Times the loop on each of these CPUs and tells the topology; those that it finds fast, if it finds slower ones.
+/// `done` is called after each turn.
 pub fn find_big(topology: &mut Topology, cpus: &CpuSet, done: impl FnMut()) -> io::Result<Option<CpuSet>> {
     let speeds = measure(cpus, done)?;
     let of = |cpu| speeds.iter().find(|speed| speed.0 == cpu).map(|speed| speed.1);

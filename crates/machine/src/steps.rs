@@ -4,8 +4,8 @@ use crate::matrix::Matrix;
 use crate::places::Steps;
 use crate::topology::{Group, Topology};
 
-/// The medians that decide on which level NUMA locks tell near from far. `None` where the machine has no CPUs of one node
-/// with different last-level caches, or none of different cores with the same: then there is nothing to decide.
+/// The medians that decide on which level NUMA locks tell near from far. `None` where the machine has no CPUs of one
+/// node with different last-level caches, or none of different cores with the same: then there is nothing to decide.
 pub fn steps(topology: &Topology, matrix: &Matrix) -> Option<Steps> {
     let (mut same_llc, mut same_node, mut far) = (Vec::new(), Vec::new(), Vec::new());
     for (from, &first) in matrix.cpus().iter().enumerate() {

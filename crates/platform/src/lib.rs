@@ -39,9 +39,9 @@ pub trait AtomicInt<V>: Send + Sync {
     /// Writes `new` if the value is `current`. Returns the value found: `Ok` if it was `current`. A failure reads with
     /// `Relaxed` order.
     fn compare_exchange(&self, current: V, new: V, success: Ordering) -> Result<V, V>;
-    /// As [`AtomicInt::compare_exchange`], and returns whether the value was `current`. It looks first, because an exchange
-    /// takes the cache line from everybody else even if it fails. The look is `Relaxed`: it decides whether the exchange is
-    /// worth its price, no more.
+    /// As [`AtomicInt::compare_exchange`], and returns whether the value was `current`. It looks first, because an
+    /// exchange takes the cache line from everybody else even if it fails. The look is `Relaxed`: it decides whether
+    /// the exchange is worth its price, no more.
     #[inline(always)]
     #[track_caller]
     fn try_change(&self, current: V, new: V, success: Ordering) -> bool
@@ -152,70 +152,71 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn relax(n: u32);
     /// The time on `clock`, ns.
     fn now(clock: Clock) -> Ns;
-    /// The time on [`Clock::Monotonic`] for a measurement, ns. A simulated machine gives it for nothing, so that measuring
-    /// disturbs nothing there.
+    /// The time on [`Clock::Monotonic`] for a measurement, ns. A simulated machine gives it for nothing, so that
+    /// measuring disturbs nothing there.
     fn measured_now() -> Ns {
         Self::now(Clock::Monotonic)
     }
-    /// The time on a clock for what happens within seconds, ns: one that is cheap to read. It may run faster or slower than
-    /// [`Clock::Monotonic`] by a ten-thousandth, and two CPUs may see it a few ns apart.
+    /// The time on a clock for what happens within seconds, ns: one that is cheap to read. It may run faster or slower
+    /// than [`Clock::Monotonic`] by a ten-thousandth, and two CPUs may see it a few ns apart.
     fn instant() -> Ns {
         Self::now(Clock::Monotonic)
     }
     /// The CPU this thread runs on; it may have moved on return.
     fn cpu() -> u32;
-    /// The locality group of the CPU this thread runs on, which may have moved on return: its NUMA node, or what else is
-    /// nearest to that in the costs of a hand-off. On hardware that is `LOCKSWAP_LEVEL`.
+    /// The locality group of the CPU this thread runs on, which may have moved on return: its NUMA node, or what else
+    /// is nearest to that in the costs of a hand-off. On hardware that is `LOCKSWAP_LEVEL`.
     ///
-    /// A lock that keeps an entry for each group takes the number modulo its entries, which are a power of two and at least
-    /// [`FEWEST_ENTRIES`]: groups that share an entry are neighbours then (see [`group_number`]).
+    /// A lock that keeps an entry for each group takes the number modulo its entries, which are a power of two and at
+    /// least [`FEWEST_ENTRIES`]: groups that share an entry are neighbours then (see [`group_number`]).
     fn node() -> u32;
     /// Whether all CPUs that the process can use are known to be in one locality group at present.
     fn has_one_node() -> bool {
         false
     }
-    /// The last-level-cache group of the CPU this thread runs on, numbered in the same way over the whole machine; the node
-    /// where the groups are not known.
+    /// The last-level-cache group of the CPU this thread runs on, numbered in the same way over the whole machine; the
+    /// node where the groups are not known.
     fn llc() -> u32;
-    /// Where the CPU this thread runs on is among groups that lie in larger ones, for locks with a level for each. Both are
-    /// numbered like [`Platform::node`].
+    /// Where the CPU this thread runs on is among groups that lie in larger ones, for locks with a level for each.
+    /// Both are numbered like [`Platform::node`].
     fn hierarchy() -> Hierarchy {
         Hierarchy { inner: Self::node(), outer: None }
     }
     /// The kind of the CPU this thread runs on.
     fn kind() -> CoreKind;
-    /// The position of the CPU this thread runs on along the route through all CPUs, less than [`Platform::ranks`]. Two
-    /// CPUs may share one where there are more than [`MAX_RANKS`].
+    /// The position of the CPU this thread runs on along the route through all CPUs, less than [`Platform::ranks`].
+    /// Two CPUs may share one where there are more than [`MAX_RANKS`].
     fn rank() -> u32;
     /// The number of positions on the route, at least 1 and at most [`MAX_RANKS`]; constant once threads use locks.
     fn ranks() -> u32;
     /// A number that no other living thread has; not 0.
     fn thread() -> usize;
-    /// The address of `place`, as a number to hash, or to leave in a shared table. Where executions are enumerated, the
-    /// same one in each of them.
+    /// The address of `place`, as a number to hash, or to leave in a shared table. Where executions are enumerated,
+    /// the same one in each of them.
     #[inline(always)]
     fn address<T>(place: &T) -> usize {
         core::ptr::from_ref(place).addr()
     }
-    /// Stores `value` in `word`, with Release order, if a look at `flag`, which is Relaxed and comes before, finds 0. Returns
-    /// whether it has stored; it may also refuse for no reason. To [`Platform::settle`] look and store are one moment. The
-    /// store is the last access: the memory of both may end as soon as another thread sees it.
+    /// Stores `value` in `word`, with Release order, if a look at `flag`, which is Relaxed and comes before, finds 0.
+    /// Returns whether it has stored; it may also refuse for no reason. To [`Platform::settle`] look and store are one
+    /// moment. The store is the last access: the memory of both may end as soon as another thread sees it.
     ///
-    /// With a plain store as cheap as this a lock can be released although waiters sleep: a thread that is about to sleep
-    /// sets the flag, calls [`Platform::settle`], and looks at the word again. Either it finds the word free, or the releaser
-    /// finds the flag set.
+    /// With a plain store as cheap as this a lock can be released although waiters sleep: a thread that is about to
+    /// sleep sets the flag, calls [`Platform::settle`], and looks at the word again. Either it finds the word free, or
+    /// the releaser finds the flag set.
     #[inline(always)]
     fn store_unless(flag: &Self::U8, word: &Self::U8, value: u8) -> bool {
         let _ = (flag, word, value);
         false
     }
-    /// When it has returned true, each call of [`Platform::store_unless`] that any thread of the process has begun before has
-    /// stored, and this thread sees that store and what came before it, or stores nothing; and each one that begins later
-    /// finds in its flag what this thread has written before this call, or something later. It takes a system call that
-    /// interrupts all CPUs which run threads of the process. (Asymmetric fences, C++ paper P1202; tcmalloc's `FenceAllCpus`.)
+    /// When it has returned true, each call of [`Platform::store_unless`] that any thread of the process has begun
+    /// before has stored, and this thread sees that store and what came before it, or stores nothing; and each one
+    /// that begins later finds in its flag what this thread has written before this call, or something later. It takes
+    /// a system call that interrupts all CPUs which run threads of the process. (Asymmetric fences, C++ paper P1202;
+    /// tcmalloc's `FenceAllCpus`.)
     ///
-    /// False: the platform does not offer it, or no longer. Then no call of [`Platform::store_unless`] in any thread stores
-    /// any more, and this thread sees the stores of earlier ones. It does not order what this thread does.
+    /// False: the platform does not offer it, or no longer. Then no call of [`Platform::store_unless`] in any thread
+    /// stores any more, and this thread sees the stores of earlier ones. It does not order what this thread does.
     fn settle() -> bool {
         false
     }
@@ -223,13 +224,13 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn slots(table: SharedTable) -> &'static [Self::Usize];
     /// How long a thread on a little CPU stands back for others, at most: the reorder window of LibASL, ns.
     fn reorder_window() -> Ns;
-    /// The same for a lock whose threads stand back in epochs only: the window of the epoch that the thread is in, ns; 0
-    /// outside any, and where nobody keeps track of epochs.
+    /// The same for a lock whose threads stand back in epochs only: the window of the epoch that the thread is in, ns;
+    /// 0 outside any, and where nobody keeps track of epochs.
     fn epoch_window() -> Ns {
         0
     }
-    /// How much of a shared resource this thread is to have, in proportion to other threads: the scheduler's weight of its
-    /// nice value, see [`weight_of_nice`]. It may take a system call.
+    /// How much of a shared resource this thread is to have, in proportion to other threads: the scheduler's weight of
+    /// its nice value, see [`weight_of_nice`]. It may take a system call.
     fn weight() -> u32 {
         weight_of_nice(0)
     }
@@ -237,19 +238,19 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn sleep(ns: Ns);
     /// Lets another thread run on this CPU, if one is ready to.
     fn yield_cpu() {}
-    /// Lets another thread run on this CPU, if one is ready to, and returns whether one was. True also where that is not
-    /// known, at once then: where the process must not ask, or the platform does not.
+    /// Lets another thread run on this CPU, if one is ready to, and returns whether one was. True also where that is
+    /// not known, at once then: where the process must not ask, or the platform does not.
     fn gives_way() -> bool {
         true
     }
-    /// Computes `steps` steps, each of six instructions of one cycle that wait for each other, on no memory: the work of a
-    /// program. It takes no time where executions are explored.
+    /// Computes `steps` steps, each of six instructions of one cycle that wait for each other, on no memory: the work
+    /// of a program. It takes no time where executions are explored.
     #[inline]
     fn compute(steps: u64) {
         let _ = steps;
     }
-    /// Increments a word of each of `items`, which a lock protects, one after the other and again from the first, `times` in
-    /// all. To a simulated machine that is one operation.
+    /// Increments a word of each of `items`, which a lock protects, one after the other and again from the first,
+    /// `times` in all. To a simulated machine that is one operation.
     #[inline]
     fn increment_each<T>(items: &[T], times: u64, word: impl Fn(&T) -> &Self::Usize) {
         for item in items.iter().cycle().take(times as usize) {
@@ -258,13 +259,13 @@ pub trait Platform: Sized + Send + Sync + 'static {
             word.store(word.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         }
     }
-    /// Rounds of [`Platform::spin_map_bounded`] that last as long as a round trip through a sleep: from the last look of a
-    /// thread that goes to sleep, over its wake-up, to its next look.
+    /// Rounds of [`Platform::spin_map_bounded`] that last as long as a round trip through a sleep: from the last look
+    /// of a thread that goes to sleep, over its wake-up, to its next look.
     fn spins_before_park() -> u32 {
         500
     }
-    /// The value that the user has chosen for the parameter of locks with this number, less than [`SETTINGS`]; nothing if
-    /// none was. Constant once threads use locks.
+    /// The value that the user has chosen for the parameter of locks with this number, less than [`SETTINGS`]; nothing
+    /// if none was. Constant once threads use locks.
     fn setting(number: usize) -> Option<u64> {
         let _ = number;
         None
@@ -278,7 +279,7 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn choose(n: u32) -> u32;
     /// Sleeps while `word` holds `expected`, until woken by [`Platform::unpark`] on the same word.
     fn park(word: &Self::U32, expected: u32, until: Option<Deadline>) -> Wake;
-    /// Wakes up to `n` threads parked on `word` and returns how many. Only its address is used: the word may already belong to somebody
-    /// else, who then sees a [`Wake::Retry`] for no reason.
+    /// Wakes up to `n` threads parked on `word` and returns how many. Only its address is used: the word may already
+    /// belong to somebody else, who then sees a [`Wake::Retry`] for no reason.
     fn unpark(word: *const Self::U32, n: u32) -> u32;
 }

@@ -1,16 +1,17 @@
 //! How a wait without end goes on, on hardware and on the simulated machine: it spins, then yields, then naps.
 //!
-//! A yield lets the thread run that this one waits for, if there are more threads than CPUs. Without the naps a waiter of
-//! real-time priority would keep a holder of lower priority off the CPU for ever. They must be rare: a queue hands the lock
-//! to a waiter that naps, all others wait for it, and come to nap as well. So they begin later than any queue's turn.
+//! A yield lets the thread run that this one waits for, if there are more threads than CPUs. Without the naps a waiter
+//! of real-time priority would keep a holder of lower priority off the CPU for ever. They must be rare: a queue hands
+//! the lock to a waiter that naps, all others wait for it, and come to nap as well. So they begin later than any
+//! queue's turn.
 //!
-//! On hardware, where thousands of threads may wait, only 32 for each CPU yield, the others nap at once, and naps become
-//! longer the more threads nap (`native/crowd.rs`).
+//! On hardware, where thousands of threads may wait, only 32 for each CPU yield, the others nap at once, and naps
+//! become longer the more threads nap (`native/crowd.rs`).
 
 use crate::Ns;
 
-/// Pause instructions before a waiter yields: about 20 us on the machines this was tuned on, an order of magnitude more
-/// than a hand-off between CPUs and two orders less than a scheduler slice.
+/// Pause instructions before a waiter yields: about 20 us on the machines this was tuned on, an order of magnitude
+/// more than a hand-off between CPUs and two orders less than a scheduler slice.
 pub const SPIN_ROUNDS: u32 = 1_000;
 /// Yielding before it naps, ns: longer than a thousand waiters take for 50 us each.
 pub const NAP_AFTER: Ns = 50_000_000;

@@ -11,8 +11,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU8, AtomicUsize};
 /// The hardware, without atomic read-modify-write instructions.
 ///
 /// Only sound while no second thread exists: the thread that creates one synchronises with it by creating it, which is
-/// why every access here is `Relaxed`. A signal handler runs between instructions of the same thread; it may use a lock
-/// only if it leaves it as it was found, and then the load and store around it stay consistent.
+/// why every access here is `Relaxed`. A signal handler runs between instructions of the same thread; it may use a
+/// lock only if it leaves it as it was found, and then the load and store around it stay consistent.
 pub struct Single;
 
 macro_rules! single_int {

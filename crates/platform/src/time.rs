@@ -3,8 +3,8 @@
 /// A time or a duration in nanoseconds.
 pub type Ns = u64;
 
-/// Reads a duration such as `50us`, `1.5ms`, `2s`, `1m` or `100ns`; 0 needs no unit. `None` where the text has another form, or
-/// is no whole number of nanoseconds, or more than [`LONGEST_DURATION`].
+/// Reads a duration such as `50us`, `1.5ms`, `2s`, `1m` or `100ns`; 0 needs no unit. `None` where the text has another
+/// form, or is no whole number of nanoseconds, or more than [`LONGEST_DURATION`].
 pub fn parse_duration(text: &str) -> Option<Ns> {
     parse_duration_up_to(text, LONGEST_DURATION)
 }

@@ -1,8 +1,9 @@
 //! What locks know about the CPUs: which are near each other, which are big, and the route through them.
 //!
-//! A word per CPU, its [`Place`], says in which locality group, last-level-cache group and outer group it is, and of which
-//! kind. Whoever knows the machine fills the table ([`set_place`], [`use_places`]) before threads use locks, and may change it
-//! at any time: locks take what it says for a hint. Where it says nothing, the kernel's node number is the group.
+//! A word per CPU, its [`Place`], says in which locality group, last-level-cache group and outer group it is, and of
+//! which kind. Whoever knows the machine fills the table ([`set_place`], [`use_places`]) before threads use locks, and
+//! may change it at any time: locks take what it says for a hint. Where it says nothing, the kernel's node number is
+//! the group.
 
 use crate::CoreKind;
 use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, Ordering};
@@ -17,9 +18,10 @@ pub const FEWEST_ENTRIES: u32 = 8;
 ///
 /// A lock that keeps an entry for each group takes the number modulo its entries. Up to [`FEWEST_ENTRIES`] groups have
 /// their positions for numbers. Where there are more, those that share an entry have to be neighbours, however many
-/// entries the lock has: the number is the position with its bits in reverse order, because the first bits of the position
-/// say in which half, quarter, eighth of the groups it is, and a number modulo 2, 4, 8 is its last bits. (Positions are
-/// stretched first, so that `count` may be any number.) Of 16 groups, the first four have the numbers 0, 8, 4 and 12.
+/// entries the lock has: the number is the position with its bits in reverse order, because the first bits of the
+/// position say in which half, quarter, eighth of the groups it is, and a number modulo 2, 4, 8 is its last bits.
+/// (Positions are stretched first, so that `count` may be any number.) Of 16 groups, the first four have the numbers
+/// 0, 8, 4 and 12.
 pub const fn group_number(rank: u32, count: u32) -> u32 {
     if count <= FEWEST_ENTRIES {
         return rank;
@@ -33,7 +35,8 @@ pub const fn group_number(rank: u32, count: u32) -> u32 {
 pub struct Hierarchy {
     /// The number of its innermost group: the last-level cache, or the NUMA node where it has only one.
     pub inner: u32,
-    /// The number of the group of inner groups: the NUMA node, or the package. `None` where the machine has none, or one.
+    /// The number of the group of inner groups: the NUMA node, or the package. `None` where the machine has none, or
+    /// one.
     pub outer: Option<u32>,
 }
 
@@ -61,8 +64,8 @@ impl Place {
         Place(Self::KNOWN | numbers).with_kind(kind)
     }
 
-    /// The same in a hierarchy whose innermost groups are the last-level-cache groups, or else the locality groups. `outer`
-    /// is the number of this CPU's outer group, if there are any; at most [`Place::LAST_OUTER`].
+    /// The same in a hierarchy whose innermost groups are the last-level-cache groups, or else the locality groups.
+    /// `outer` is the number of this CPU's outer group, if there are any; at most [`Place::LAST_OUTER`].
     pub const fn with_hierarchy(self, inner_is_llc: bool, outer: Option<u32>) -> Self {
         let outer = match outer {
             Some(number) if number < Self::LAST_OUTER => number + 1,
@@ -206,8 +209,8 @@ pub const MAX_RANKS: usize = 256;
 pub struct CpuList<'a>(&'a str);
 
 impl<'a> CpuList<'a> {
-    /// Reads a list. `None` where the text has another form, is empty, names a CPU of [`MAX_CPUS`] or above, or names more
-    /// than [`MAX_CPUS`] of them, the same ones again and again.
+    /// Reads a list. `None` where the text has another form, is empty, names a CPU of [`MAX_CPUS`] or above, or names
+    /// more than [`MAX_CPUS`] of them, the same ones again and again.
     pub fn parse(text: &'a [u8]) -> Option<Self> {
         let text = core::str::from_utf8(text).ok()?.trim();
         let count = text.split(',').try_fold(0, |count, part| {
@@ -234,9 +237,9 @@ static RANK_OF_CPU: [AtomicU16; MAX_CPUS] = [const { AtomicU16::new(0) }; MAX_CP
 /// Positions on the route; 0 while there is none.
 static RANKS: AtomicU32 = AtomicU32::new(0);
 
-/// Makes [`crate::Native`] follow `route`: the first CPU gets rank 0, the next one 1, and so on. If there are more than
-/// [`MAX_RANKS`], neighbours share a rank; a CPU that is not on the route shares that of another one. Called before locks
-/// are used: a RON lock that is held meanwhile may lose its waiters.
+/// Makes [`crate::Native`] follow `route`: the first CPU gets rank 0, the next one 1, and so on. If there are more
+/// than [`MAX_RANKS`], neighbours share a rank; a CPU that is not on the route shares that of another one. Called
+/// before locks are used: a RON lock that is held meanwhile may lose its waiters.
 pub fn set_route(route: impl IntoIterator<Item = usize>) {
     // Relaxed throughout: set while the process has one thread.
     RANK_OF_CPU.iter().for_each(|rank| rank.store(0, Ordering::Relaxed));
@@ -310,8 +313,8 @@ mod tests {
             assert!((0..count).all(|number| number < 4096 && numbers.iter().filter(|n| **n == number).count() <= 1));
             for entries in [8, 16, 64] {
                 let entry = |rank: u32| numbers[rank as usize] % entries;
-                // Whoever shares an entry with another one shares it with all in between, and no entry has two more than
-                // another one has.
+                // Whoever shares an entry with another one shares it with all in between, and no entry has two more
+                // than another one has.
                 let mut sharers = [0; 64];
                 for rank in 0..count {
                     sharers[entry(rank) as usize] += 1;

@@ -1,7 +1,8 @@
 //! How much of a shared resource a thread is to have, as Linux' scheduler has it.
 
-/// The weight of a thread with this nice value: 1024 for 0, and a factor of 1.25 from one value to the next, so that of
-/// two threads that compete the one that is nicer by 1 gets about a tenth less. Values beyond -20 and 19 count as those.
+/// The weight of a thread with this nice value: 1024 for 0, and a factor of 1.25 from one value to the next, so that
+/// of two threads that compete the one that is nicer by 1 gets about a tenth less. Values beyond -20 and 19 count as
+/// those.
 pub fn weight_of_nice(nice: i32) -> u32 {
     const FRACTION_BITS: u32 = 32;
     let step = |weight: u64, _| if nice > 0 { weight * 4 / 5 } else { weight * 5 / 4 };

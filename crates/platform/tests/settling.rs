@@ -1,6 +1,6 @@
 //! What conditional stores promise, on hardware: with threads that share a CPU and lose it at any instruction, with a
-//! thread on another CPU, and with signals. Beside it stand two machines that do not keep the promise, so that it is known
-//! that the tests would see that.
+//! thread on another CPU, and with signals. Beside it stand two machines that do not keep the promise, so that it is
+//! known that the tests would see that.
 
 use lockswap_platform::{Native, Platform};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU8, Ordering::Relaxed, Ordering::SeqCst};
@@ -86,8 +86,8 @@ fn pin(number: usize) {
     assert_eq!(unsafe { libc::sched_setaffinity(0, size_of_val(&one), &one) }, 0);
 }
 
-/// Makes the next look at `byte` take long: that is where an interrupt then finds the thread, just before it goes on to
-/// its store.
+/// Makes the next look at `byte` take long: that is where an interrupt then finds the thread, just before it goes on
+/// to its store.
 fn evict(byte: &AtomicU8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 has the instruction, which changes no memory.
@@ -103,8 +103,8 @@ fn evict(byte: &AtomicU8) {
 #[derive(Default)]
 struct Alone(AtomicU8);
 
-/// One thread sets a flag, settles, and then sees no store any more, by a thread on the same CPU and one on another. In how
-/// many rounds it did, of how many; they end with `enough` of those, or at the limit.
+/// One thread sets a flag, settles, and then sees no store any more, by a thread on the same CPU and one on another.
+/// In how many rounds it did, of how many; they end with `enough` of those, or at the limit.
 fn late_stores<M: Machine>(limit: Duration, enough: u32) -> (u32, u32) {
     const PAUSE: Duration = Duration::from_micros(30);
     let (flag, words, stop) = (Alone::default(), [Alone::default(), Alone::default()], AtomicBool::new(false));
@@ -128,8 +128,8 @@ fn late_stores<M: Machine>(limit: Duration, enough: u32) -> (u32, u32) {
         pin(0);
         let began = Instant::now();
         while done.1 < enough && began.elapsed() < limit {
-            // From which this thread wakes while the one on the same CPU is in the middle of whatever it does. The other one
-            // is to have its CPU at present, if it can, and to be anywhere.
+            // From which this thread wakes while the one on the same CPU is in the middle of whatever it does. The
+            // other one is to have its CPU at present, if it can, and to be anywhere.
             std::thread::sleep(PAUSE);
             let (before, awake) = (words[1].0.load(Relaxed), Instant::now());
             while words[1].0.load(Relaxed) == before && awake.elapsed() < Duration::from_millis(5) {}

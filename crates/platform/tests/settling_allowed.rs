@@ -1,5 +1,5 @@
-//! When conditional stores are allowed, and what becomes of them where `membarrier` is not: under a filter of system calls,
-//! and in the child of a fork.
+//! When conditional stores are allowed, and what becomes of them where `membarrier` is not: under a filter of system
+//! calls, and in the child of a fork.
 //!
 //! All of this is about a whole process, so that each case is a run of this program of its own.
 

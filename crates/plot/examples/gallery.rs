@@ -1,4 +1,5 @@
-//! Draws what the crate can draw into a folder, to look at: `cargo run --release -p lockswap-plot --example gallery DIR`.
+//! Draws what the crate can draw into a folder, to look at:
+//! `cargo run --release -p lockswap-plot --example gallery DIR`.
 
 use lockswap_plot::{
     cdf, exceedance, Axis, Chart, Emphasis, Format, Groups, HeatMap, Look, Mark, Reference, Row, Rows, Series, Shape,

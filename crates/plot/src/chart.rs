@@ -20,7 +20,8 @@ pub struct Chart {
     pub footer: String,
     /// What is drawn; the legend lists the series in this order.
     pub series: Vec<Series>,
-    /// What the styles of lines mean, in the order of their numbers ([`Series::dashed`]); empty where they mean nothing.
+    /// What the styles of lines mean, in the order of their numbers ([`Series::dashed`]); empty where they mean
+    /// nothing.
     pub styles: Vec<String>,
     /// Shaded parts of the chart, behind everything.
     pub zones: Vec<Zone>,
@@ -38,8 +39,8 @@ impl Chart {
         Self { title, footer, x, y, series, styles, zones, references, marks }
     }
 
-    /// The bytes of a file with the picture. Where the lines end at the right, their names stand at their ends; elsewhere
-    /// there is a legend, beside the chart or, where names are long, below it.
+    /// The bytes of a file with the picture. Where the lines end at the right, their names stand at their ends;
+    /// elsewhere there is a legend, beside the chart or, where names are long, below it.
     pub fn render(&self, look: impl Into<Look>) -> Vec<u8> {
         picture::chart(self, look.into())
     }
@@ -211,8 +212,8 @@ pub fn cdf(name: impl Into<String>, samples: &[f64]) -> Series {
     Series::new(name, points).with_shape(Shape::Steps)
 }
 
-/// The share of the samples above each value: a series of steps for a logarithmic axis, on which rare long ones show. The
-/// last step, to a share of 0, is left out.
+/// The share of the samples above each value: a series of steps for a logarithmic axis, on which rare long ones show.
+/// The last step, to a share of 0, is left out.
 pub fn exceedance(name: impl Into<String>, samples: &[f64]) -> Series {
     let rising = cdf(name, samples);
     let points = rising.points.iter().map(|&(value, share)| (value, 1.0 - share)).filter(|point| point.1 > 1e-12);

@@ -3,7 +3,8 @@
 use crate::scale::Scale;
 use crate::{picture, terminal, Axis, Look};
 
-/// A square of values, for instance the latency between each two CPUs, or a table of them, with columns of other names.
+/// A square of values, for instance the latency between each two CPUs, or a table of them, with columns of other
+/// names.
 #[derive(Clone, Debug, Default)]
 pub struct HeatMap {
     /// One line above the picture; may be empty.
@@ -29,8 +30,8 @@ pub struct HeatMap {
     /// border lies between neighbours of different groups, the thicker the larger the groups are: between rows, and
     /// in a square between columns, too. Only in files.
     pub groups: Vec<Groups>,
-    /// Rows in the order in which something visits them, and after the last the first: the cell of each step has a frame.
-    /// Only in files, and in a square.
+    /// Rows in the order in which something visits them, and after the last the first: the cell of each step has a
+    /// frame. Only in files, and in a square.
     pub route: Vec<usize>,
     /// What made the picture: a line below it; may be empty. Only in files.
     pub footer: String,
@@ -46,8 +47,8 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// The rows before which a border lies; none where the groups are all one, or each row is one, or where members of a
-    /// group are so scattered that borders would only hide the values.
+    /// The rows before which a border lies; none where the groups are all one, or each row is one, or where members of
+    /// a group are so scattered that borders would only hide the values.
     pub(crate) fn borders(&self) -> Vec<usize> {
         let starts: Vec<usize> = (1..self.of.len()).filter(|row| self.of[*row] != self.of[row - 1]).collect();
         let mut groups: Vec<usize> = self.of.iter().flatten().copied().collect();
@@ -68,8 +69,8 @@ impl HeatMap {
         picture::heat_map(self, look.into())
     }
 
-    /// The map in characters, at most `columns` wide (40 at least), plain Unicode. Where the values do not fit, shades stand
-    /// for them, and where even these do not, one shade stands for the mean of a block.
+    /// The map in characters, at most `columns` wide (40 at least), plain Unicode. Where the values do not fit, shades
+    /// stand for them, and where even these do not, one shade stands for the mean of a block.
     pub fn terminal(&self, columns: usize) -> String {
         terminal::heat_map(self, columns)
     }

@@ -3,12 +3,13 @@
 //! - [`Chart`] is what a chart shows: named series of points, two axes, reference lines, shaded zones, marked points.
 //! - [`Rows`] are values with names, one below the other: ratios to a baseline with their intervals, or bars.
 //! - [`HeatMap`] is a square or a table of values, for instance the latency between each two CPUs.
-//! - [`Format`] follows from a file's name, and a [`Look`] adds the width and the colours (for light or dark paper); `render`
-//!   gives the bytes of the file, and whoever writes it does so atomically (`lockswap_study::export::OutputFile`).
+//! - [`Format`] follows from a file's name, and a [`Look`] adds the width and the colours (for light or dark paper);
+//!   `render` gives the bytes of the file, and whoever writes it does so atomically
+//!   (`lockswap_study::export::OutputFile`).
 //! - `terminal` draws the same in plain Unicode, as wide as it is told.
 //!
-//! Pictures look alike everywhere: the font is part of the program. Colours are told apart by colour-blind readers, and
-//! series by the shapes of their points, too.
+//! Pictures look alike everywhere: the font is part of the program. Colours are told apart by colour-blind readers,
+//! and series by the shapes of their points, too.
 //!
 //! ```
 //! use lockswap_plot::{Axis, Chart, Format, Mark, Series};

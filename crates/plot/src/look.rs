@@ -9,8 +9,8 @@ pub const MOST_WIDTH: f64 = 4000.0;
 
 /// How a picture is drawn: the kind of its file, its width and its colours.
 ///
-/// Widths are in units: an SVG viewer shows one as one pixel, and a PNG has two pixels for each. Text keeps its size whatever
-/// the width is.
+/// Widths are in units: an SVG viewer shows one as one pixel, and a PNG has two pixels for each. Text keeps its size
+/// whatever the width is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Look {
     pub(crate) format: Format,

@@ -35,8 +35,8 @@ impl fmt::Display for Reason {
 }
 
 impl Reason {
-    /// Says so, if the user should know: a program that LOCKSWAP_ONLY leaves out is what was asked for, and one with another
-    /// C library runs as it does without us.
+    /// Says so, if the user should know: a program that LOCKSWAP_ONLY leaves out is what was asked for, and one with
+    /// another C library runs as it does without us.
     pub fn say(&self, verbose: bool) {
         if verbose || matches!(self, Reason::Checker(_) | Reason::OwnFunctions) {
             complain(format_args!("{self}"));

@@ -31,8 +31,8 @@ extern "C" fn constructor(_argc: c_int, _argv: *const *const c_char, environment
 #[link_section = ".init_array"]
 static CONSTRUCTOR: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = constructor;
 
-/// Fills the table of functions, once; whoever else comes meanwhile waits. `environment` is null where the caller does not
-/// know it.
+/// Fills the table of functions, once; whoever else comes meanwhile waits. `environment` is null where the caller does
+/// not know it.
 pub fn initialise(environment: *const *const c_char) {
     const NEW: u8 = 0;
     const BUSY: u8 = 1;
@@ -128,7 +128,8 @@ unsafe fn install(environment: &Environment) {
                 registry::PTHREAD
             }
         };
-        // Only together: a condition variable of ours looks into mutexes, and glibc's cannot wait with a mutex of ours.
+        // Only together: a condition variable of ours looks into mutexes, and glibc's cannot wait with a mutex of
+        // ours.
         let mutex = if_known(mutex, known.mutex && known.cond, "mutexes and condition variables");
         let rwlock = if_known(rwlock, known.rwlock, "rwlocks");
         let profile = profile.filter(|profile| may_follow(profile, known));
@@ -214,8 +215,8 @@ impl fmt::Display for InForce<'_> {
     }
 }
 
-/// What the environment says about epochs; `max_window` is the longest reorder window, ns, if the lock's parameters say it,
-/// and `latencies` the file where latencies are recorded.
+/// What the environment says about epochs; `max_window` is the longest reorder window, ns, if the lock's parameters
+/// say it, and `latencies` the file where latencies are recorded.
 ///
 /// # Safety
 /// As for [`install`].

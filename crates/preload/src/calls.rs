@@ -1,5 +1,6 @@
-//! Counts calls, by what they are made on and who answers them: proof that a program's locks go through the library. Only
-//! where `LOCKSWAP_STATS` names a file: then the table holds the functions below, and they go on to those that it held.
+//! Counts calls, by what they are made on and who answers them: proof that a program's locks go through the library.
+//! Only where `LOCKSWAP_STATS` names a file: then the table holds the functions below, and they go on to those that it
+//! held.
 
 use crate::counters::count_call;
 use crate::functions::{ACTIVE, BEHIND};

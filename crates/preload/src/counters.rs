@@ -33,7 +33,8 @@ pub fn count(counter: Counter) {
     }
 }
 
-/// Counts a mutex that got its lock by the rule with this number; by none, if it is as many as there are rules at most.
+/// Counts a mutex that got its lock by the rule with this number; by none, if it is as many as there are rules at
+/// most.
 pub fn count_rule(rule: usize) {
     if let Some(file) = file() {
         // Relaxed: a statistic.
@@ -62,7 +63,8 @@ pub fn note_child(path: &CStr, plain: Plain) {
     };
     for record in file[CHILDREN..RULES].chunks_exact(CHILD_WORDS).take(MOST_CHILDREN) {
         let (head, path) = record.split_first().expect("a record has words");
-        // Relaxed: whoever reads the file does so when the writers have ended; two writers at once may both leave a record.
+        // Relaxed: whoever reads the file does so when the writers have ended; two writers at once may both leave a
+        // record.
         match head.compare_exchange(0, plain as u64 + 1, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => return path.iter().enumerate().for_each(|(i, to)| to.store(word(i), Ordering::Relaxed)),
             Err(_) if path.iter().enumerate().all(|(i, to)| to.load(Ordering::Relaxed) == word(i)) => return,

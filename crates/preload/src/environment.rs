@@ -24,8 +24,9 @@ pub enum Environment {
 }
 
 impl Environment {
-    /// The environment of this process. `list` is what the dynamic linker passes to a constructor; null where the caller
-    /// is none: then the C library's `environ` is asked, and where the C library has not set that yet, the kernel.
+    /// The environment of this process. `list` is what the dynamic linker passes to a constructor; null where the
+    /// caller is none: then the C library's `environ` is asked, and where the C library has not set that yet, the
+    /// kernel.
     ///
     /// A program that runs with more rights than its user (set-user-ID, file capabilities) has no environment for us:
     /// that comes from the user.

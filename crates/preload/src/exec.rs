@@ -1,12 +1,12 @@
-//! Programs that this one starts and that cannot load the library run as they would without it: its path is taken out of
-//! their `LD_PRELOAD`, else the dynamic linker of another C library would refuse to start them, or complain. They are noted
-//! for `--summary`.
+//! Programs that this one starts and that cannot load the library run as they would without it: its path is taken out
+//! of their `LD_PRELOAD`, else the dynamic linker of another C library would refuse to start them, or complain. They
+//! are noted for `--summary`.
 //!
 //! A program is looked at in the process that is about to become it, which may be the child of a `vfork` and share the
 //! memory of its parent: nothing here allocates, and nothing is changed but on the stack.
 //!
-//! `execl`, `execle`, `execlp`, `fexecve`, `system` and `popen` do not come here; what `system` and `popen` start is a shell,
-//! which does.
+//! `execl`, `execle`, `execlp`, `fexecve`, `system` and `popen` do not come here; what `system` and `popen` start is a
+//! shell, which does.
 
 use crate::counters::note_child;
 use crate::environment::Environment as Variables;
@@ -32,7 +32,8 @@ const MOST_PRELOADS: usize = 1024;
 /// Interpreters of scripts that are followed, as in the kernel.
 const MOST_INTERPRETERS: usize = 4;
 
-/// Device and file number of this program's dynamic linker; 0 if unknown. Relaxed: set while the process has one thread.
+/// Device and file number of this program's dynamic linker; 0 if unknown. Relaxed: set while the process has one
+/// thread.
 static LINKER: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// An open file.
@@ -177,7 +178,8 @@ struct Environment {
 }
 
 impl Environment {
-    /// Fills in `list` without the library. Returns the new list, or `list` if there is nothing to take out, or no room.
+    /// Fills in `list` without the library. Returns the new list, or `list` if there is nothing to take out, or no
+    /// room.
     ///
     /// # Safety
     /// `list` is null or an environment.

@@ -1,5 +1,5 @@
-//! The replaced functions, each named once: its exported symbol, its entry in the table of active functions, and glibc's
-//! own version of it.
+//! The replaced functions, each named once: its exported symbol, its entry in the table of active functions, and
+//! glibc's own version of it.
 
 use crate::boot;
 use crate::memory::Page;
@@ -52,8 +52,8 @@ pub fn protect() {
     UNTRACED.protect();
 }
 
-/// The whole body of an exported function: a jump to the active one, which finds the stack and the registers as its caller
-/// left them. (The compiler's own code for this keeps a frame, 2 ns.)
+/// The whole body of an exported function: a jump to the active one, which finds the stack and the registers as its
+/// caller left them. (The compiler's own code for this keeps a frame, 2 ns.)
 macro_rules! jump_through {
     ($name:ident) => {{
         #[cfg(target_arch = "x86_64")]

@@ -7,7 +7,8 @@
 //! |                           | locks: a zero has not been counted, and has no lock yet          |
 //! | + 1 (255 is followed by 1) | in the child of a fork: waiters of older objects are gone        |
 //!
-//! An object of another generation is *adopted* before it is used: counted if its mark is 0, rid of its waiters, marked.
+//! An object of another generation is *adopted* before it is used: counted if its mark is 0, rid of its waiters,
+//! marked.
 //!
 //! | mark of an object          | meaning                                                                |
 //! |----------------------------|------------------------------------------------------------------------|
@@ -15,7 +16,8 @@
 //! | GENERATION, ADOPTING, HELD | a thread of that generation is at it, or was when the process forked;  |
 //! |                            | HELD tells whether somebody held the object before                     |
 //!
-//! Adopting takes no lock that all objects share, because a signal handler that interrupts it may adopt another object.
+//! Adopting takes no lock that all objects share, because a signal handler that interrupts it may adopt another
+//! object.
 //!
 //! The table where waiters of several locks wait is emptied in the child.
 
@@ -34,8 +36,8 @@ const HELD: u32 = 1 << 17;
 pub const MARK: u32 = (1 << 18) - 1;
 
 static CURRENT: AtomicU8 = AtomicU8::new(0);
-/// Whether an object with the mark 0 may have been used: before the process forked, in the generation 0. Relaxed: changes
-/// only while the process has one thread.
+/// Whether an object with the mark 0 may have been used: before the process forked, in the generation 0. Relaxed:
+/// changes only while the process has one thread.
 static ZERO_IS_USED: AtomicBool = AtomicBool::new(false);
 
 /// The second half of a mutex that is of the ordinary kind and of the current generation; no such word exists once the
@@ -104,8 +106,8 @@ pub trait Object {
     fn mark(&self) -> u32;
     /// Changes the mark from `old` to `new` and returns whether it was `old`. Release.
     fn replace_mark(&self, old: u32, new: u32) -> bool;
-    /// Gives an object the mark, and counts it, before its first use, unless another thread was faster. Returns whether the
-    /// object is none of ours after that. Release.
+    /// Gives an object the mark, and counts it, before its first use, unless another thread was faster. Returns
+    /// whether the object is none of ours after that. Release.
     fn begin(&self, mark: u32) -> bool {
         if self.replace_mark(0, mark) {
             self.count();

@@ -1,6 +1,6 @@
 //! Where glibc keeps what we read in its objects. It is not documented and has changed before (2.41 moved the bit of a
-//! process-shared condition variable), so it is tried out at start: glibc makes an object of each sort, and the bits must be
-//! where we look. Objects of a role whose bits are elsewhere are left to glibc, all of them.
+//! process-shared condition variable), so it is tried out at start: glibc makes an object of each sort, and the bits
+//! must be where we look. Objects of a role whose bits are elsewhere are left to glibc, all of them.
 
 use crate::functions::REAL;
 use crate::{cond, mutex, rwlock};

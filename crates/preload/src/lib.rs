@@ -1,15 +1,16 @@
 //! liblockswap.so: the pthread lock functions on a lock of the user's choice, for unmodified programs.
 //!
 //! - [`functions`] lists every function that is replaced, and sends each call through a table;
-//! - [`boot`] fills the table: from the [`environment`], before any other constructor runs, unless there is a reason to stand
-//!   [`aside`]; [`layout`] tries out where glibc keeps what we read in its objects;
+//! - [`boot`] fills the table: from the [`environment`], before any other constructor runs, unless there is a reason
+//!   to stand [`aside`]; [`layout`] tries out where glibc keeps what we read in its objects;
 //! - [`mutex`], [`cond`], [`rwlock`], [`spin`] and [`c11`] are the functions;
 //! - [`epoch`] keeps the epochs of LibASL, which a program marks itself;
 //! - [`generation`] marks objects as seen, and repairs them in the child of a fork;
 //! - [`machine`] finds out which CPUs are near each other and which are big, for locks that ask;
 //! - [`outside`] keeps the locks that are too large for a pthread object;
 //! - [`profile`] gives each mutex a lock, where a user asks for that;
-//! - [`pool`] provides queue nodes, [`tls`] the few words that each thread has, [`threads`] sees threads begin and end;
+//! - [`pool`] provides queue nodes, [`tls`] the few words that each thread has, [`threads`] sees threads begin and
+//!   end;
 //! - [`trace`] notes waits and holds while the program is traced;
 //! - [`memory`] and [`message`] do what an allocator and `std` would.
 //!

@@ -1,5 +1,5 @@
-//! What locks are told about the CPUs: from the file that `lockswap run` keeps up to date, else read from `/sys` when the
-//! program starts. Only for a lock that asks, and never later: a program may forbid itself to open files.
+//! What locks are told about the CPUs: from the file that `lockswap run` keeps up to date, else read from `/sys` when
+//! the program starts. Only for a lock that asks, and never later: a program may forbid itself to open files.
 
 use core::ffi::CStr;
 use core::fmt;

@@ -27,8 +27,8 @@ pub fn die(message: fmt::Arguments<'_>) -> ! {
     }
 }
 
-/// A line of text. What does not fit is cut off, and control characters are left out, so that text from the environment
-/// cannot steer a terminal.
+/// A line of text. What does not fit is cut off, and control characters are left out, so that text from the
+/// environment cannot steer a terminal.
 struct Line {
     bytes: [MaybeUninit<u8>; 1024],
     length: usize,

@@ -1,16 +1,16 @@
 //! Queue nodes that must live from an acquisition to its release.
 //!
-//! A node is a slot of two cache lines in memory that is never unmapped and holds nodes of one type for ever, so that a
-//! late look at a recycled node is harmless. Where a process has several locks ([`crate::profile`]), each has slots of its
-//! own: a [`Pool`]. They come from the same memory, and never pass from one pool to another.
+//! A node is a slot of two cache lines in memory that is never unmapped and holds nodes of one type for ever, so that
+//! a late look at a recycled node is harmless. Where a process has several locks ([`crate::profile`]), each has slots
+//! of its own: a [`Pool`]. They come from the same memory, and never pass from one pool to another.
 //!
 //!   thread:  slots[0..4] ──▶ slot      free ──▶ slot ──▶ slot    both only in threads whose end will be seen
 //!   process: FREE        ──▶ slot ──▶ slot ...                    a stack without a lock
 //!            CHUNKS[n / 1024] ──▶ [slot; 1024]                    slots never used yet: from FRESH on
 //!
-//! A thread keeps its *own* slots until it ends. All others are *loose*: they belong to whoever releases the lock that is
-//! held through them. Who uses a slot stands in the slot, so that a thread takes an own one and puts it back with two
-//! stores, and later knows without a look at the mutex that it holds it:
+//! A thread keeps its *own* slots until it ends. All others are *loose*: they belong to whoever releases the lock that
+//! is held through them. Who uses a slot stands in the slot, so that a thread takes an own one and puts it back with
+//! two stores, and later knows without a look at the mutex that it holds it:
 //!
 //! | user                      | meaning                                                                              |
 //! |---------------------------|--------------------------------------------------------------------------------------|
@@ -21,17 +21,17 @@
 //!
 //! Another thread may release the lock. It makes an own slot `UNUSED` then; the slot remains with its thread.
 //!
-//! Slots are linked by their numbers, which are 1 for the first. A number is half as long as an address, which leaves room
-//! for a count beside it that tells two states of the stack apart (else a slot that was taken and put back between a
-//! thread's look at the stack and its exchange would go unnoticed).
+//! Slots are linked by their numbers, which are 1 for the first. A number is half as long as an address, which leaves
+//! room for a count beside it that tells two states of the stack apart (else a slot that was taken and put back
+//! between a thread's look at the stack and its exchange would go unnoticed).
 //!
-//! **A signal may come at any instruction**, and its handler may take slots and put some back, not necessarily as many. An
-//! own slot is therefore claimed with one instruction. The lists of a thread are marked as busy while they are changed; a
-//! handler that finds the mark uses the stack of the process. That stack needs no mark: each change is one exchange,
-//! repeated if it fails.
+//! **A signal may come at any instruction**, and its handler may take slots and put some back, not necessarily as
+//! many. An own slot is therefore claimed with one instruction. The lists of a thread are marked as busy while they
+//! are changed; a handler that finds the mark uses the stack of the process. That stack needs no mark: each change is
+//! one exchange, repeated if it fails.
 //!
-//! **Without memory** the first 1024 slots, which come with the library, remain; an acquisition that finds none waits until
-//! there is one.
+//! **Without memory** the first 1024 slots, which come with the library, remain; an acquisition that finds none waits
+//! until there is one.
 
 use crate::memory;
 use crate::tls::{self, Keeps};
@@ -44,7 +44,8 @@ use core::sync::atomic::{compiler_fence, AtomicPtr, AtomicU32, AtomicU64, Atomic
 use lockswap_locks::registry::CONTEXT_SLOT_BYTES;
 use lockswap_locks::Context;
 
-/// The context has a line of its own, because other threads read and write it while this one takes and puts back its slots.
+/// The context has a line of its own, because other threads read and write it while this one takes and puts back its
+/// slots.
 const CONTEXT_BYTES: usize = CONTEXT_SLOT_BYTES / 2;
 
 /// Free slots that a thread keeps at most; half of them go to the process when there are more.
@@ -61,8 +62,8 @@ const MOST_CHUNKS: usize = 4096;
 pub struct Slot {
     /// The slot's own number; 0 before its first use.
     number: Cell<u32>,
-    /// The number of the next slot on the list of a thread or of the process; 0 at the end. Atomic, because a thread that
-    /// takes from the stack may look at it when the slot is in use again.
+    /// The number of the next slot on the list of a thread or of the process; 0 at the end. Atomic, because a thread
+    /// that takes from the stack may look at it when the slot is in use again.
     next: AtomicU32,
     /// Who uses the slot, see the top of this file.
     user: AtomicUsize,
@@ -73,7 +74,8 @@ pub struct Slot {
 #[repr(C, align(64))]
 struct Line<T>(T);
 
-/// Locks that a process may have for its mutexes: a mutex keeps the number of its own in a byte, a thread slots for each.
+/// Locks that a process may have for its mutexes: a mutex keeps the number of its own in a byte, a thread slots for
+/// each.
 pub const LOCKS: usize = 8;
 
 /// What a thread keeps for one lock; all zero at its start.
@@ -155,7 +157,8 @@ static CHUNKS: [AtomicPtr<Slot>; MOST_CHUNKS] = {
 /// How many slots have ever been used: those with higher numbers are fresh.
 static FRESH: AtomicU32 = AtomicU32::new(0);
 
-/// The stack of free slots of each pool: the number of the first, and in the upper half how often the stack has been changed.
+/// The stack of free slots of each pool: the number of the first, and in the upper half how often the stack has been
+/// changed.
 static FREE: [Line<AtomicU64>; LOCKS] = [const { Line(AtomicU64::new(0)) }; LOCKS];
 
 fn slot_of<C>(context: NonNull<C>) -> *mut Slot {
@@ -184,8 +187,8 @@ unsafe fn number_of(slot: *mut Slot) -> u32 {
     unsafe { (*slot).number.get() }
 }
 
-/// Runs `body` on the thread's own slots, unless the thread keeps none, or this is a signal handler that has come while it
-/// was at them.
+/// Runs `body` on the thread's own slots, unless the thread keeps none, or this is a signal handler that has come
+/// while it was at them.
 #[inline(always)]
 fn with_own<R>(thread: &tls::Thread, body: impl FnOnce() -> Option<R>) -> Option<R> {
     if thread.keeps.get() != Keeps::Some {
@@ -200,21 +203,21 @@ fn with_own<R>(thread: &tls::Thread, body: impl FnOnce() -> Option<R>) -> Option
     result
 }
 
-/// Changes the user of an own slot of the calling thread from `old` to `new`, in one instruction as far as the thread's
-/// signal handlers can see, and returns whether it was `old`.
+/// Changes the user of an own slot of the calling thread from `old` to `new`, in one instruction as far as the
+/// thread's signal handlers can see, and returns whether it was `old`.
 #[inline(always)]
 fn change(user: &AtomicUsize, old: usize, new: usize) -> bool {
-    // The instruction writes in any case: another thread may release the lock of a slot that is in use. Relaxed, here and
-    // where nothing else is said: while the slot is unused, or its thread has not returned from its acquisition, no other
-    // thread changes the word.
+    // The instruction writes in any case: another thread may release the lock of a slot that is in use. Relaxed, here
+    // and where nothing else is said: while the slot is unused, or its thread has not returned from its acquisition,
+    // no other thread changes the word.
     if user.load(Ordering::Relaxed) != old {
         return false;
     }
     #[cfg(target_arch = "x86_64")]
     {
         let found: usize;
-        // SAFETY: writes to an atomic word that no other thread changes now. Without the prefix that makes it atomic for
-        // other CPUs, the instruction costs a third. A load acquires on this architecture.
+        // SAFETY: writes to an atomic word that no other thread changes now. Without the prefix that makes it atomic
+        // for other CPUs, the instruction costs a third. A load acquires on this architecture.
         unsafe {
             asm!(
                 "cmpxchg qword ptr [{user}], {new}",
@@ -247,8 +250,8 @@ fn claim_reusable<C: Context>(slot: *mut Slot, user: usize) -> Option<NonNull<C>
     None
 }
 
-/// The context in the calling thread's first own slot of the pool, to acquire the mutex at this address, if it is ready to be used. If
-/// the mutex `is_asked`, [`holds_through`] does not tell of it.
+/// The context in the calling thread's first own slot of the pool, to acquire the mutex at this address, if it is
+/// ready to be used. If the mutex `is_asked`, [`holds_through`] does not tell of it.
 #[inline(always)]
 pub fn take_first<C: Context>(pool: Pool, mutex: usize, is_asked: bool) -> Option<NonNull<C>> {
     let thread = tls::thread();
@@ -258,8 +261,8 @@ pub fn take_first<C: Context>(pool: Pool, mutex: usize, is_asked: bool) -> Optio
     claim_reusable(pool.own(thread).slots[0].get(), mutex & !FLAGS | if is_asked { ASK } else { 0 })
 }
 
-/// The number of the lock of the mutex at this address, if the calling thread is known to hold that through a context, and
-/// has acquired none of another lock so since.
+/// The number of the lock of the mutex at this address, if the calling thread is known to hold that through a context,
+/// and has acquired none of another lock so since.
 #[inline(always)]
 pub fn lock_held_through(mutex: usize) -> Option<u8> {
     let thread = tls::thread();
@@ -316,8 +319,8 @@ fn own_slot<C: Context>(pool: Pool, thread: &tls::Thread, own: &Cell<*mut Slot>)
     own.get()
 }
 
-/// Lets [`holds_through`] tell that the calling thread holds the mutex at this address through `context`, which it has from
-/// [`take_first`].
+/// Lets [`holds_through`] tell that the calling thread holds the mutex at this address through `context`, which it has
+/// from [`take_first`].
 ///
 /// # Safety
 /// It does.
@@ -332,8 +335,9 @@ pub fn forget_holding() {
     all_own(tls::thread()).for_each(|(_, own)| forget(own, None));
 }
 
-/// Makes [`holds_through`] tell of the mutex at this address no more, or of none: the calling thread acquires the mutex
-/// again (a signal handler may, while the thread tries), another mutex has come to lie there, or all are to be forgotten.
+/// Makes [`holds_through`] tell of the mutex at this address no more, or of none: the calling thread acquires the
+/// mutex again (a signal handler may, while the thread tries), another mutex has come to lie there, or all are to be
+/// forgotten.
 fn forget(own: &Own, mutex: Option<usize>) {
     // SAFETY: null, or a slot of this thread.
     let Some(slot) = (unsafe { own.slots[0].get().as_ref() }) else { return };
@@ -562,8 +566,8 @@ fn give_back(pool: Pool, own: &Own, count: u32) {
     push_free(pool, first, last);
 }
 
-/// Gives back the slots of a thread that ends, and keeps none from now on: other functions that run at its end may still
-/// lock.
+/// Gives back the slots of a thread that ends, and keeps none from now on: other functions that run at its end may
+/// still lock.
 pub fn thread_end(thread: &tls::Thread) {
     thread.keeps.set(Keeps::Nothing);
     compiler_fence(Ordering::SeqCst);

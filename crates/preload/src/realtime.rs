@@ -1,19 +1,20 @@
 //! Waiters of real-time priority, the highest of which POSIX wants to be served first.
 //!
-//! Where all waiters of a lock sleep on one word the kernel does that. Where a release leaves the lock free although others
-//! are queued ([`ByPriority::Barging`]), a real-time waiter stands outside the queue, in a list of such waiters:
+//! Where all waiters of a lock sleep on one word the kernel does that. Where a release leaves the lock free although
+//! others are queued ([`ByPriority::Barging`]), a real-time waiter stands outside the queue, in a list of such
+//! waiters:
 //!
 //! 1. it enters the list, and is counted in the mutex's word;
 //! 2. whoever releases the mutex wakes the first of the highest priority that waits for it;
 //! 3. the woken one tries to acquire the mutex, and sleeps again if another thread was faster.
 //!
-//! A release that was under way when the waiter came does not see it, hence no sleep lasts longer than [`LONGEST_SLEEP`];
-//! after it the waiter tries again if it is the one to be served next.
+//! A release that was under way when the waiter came does not see it, hence no sleep lasts longer than
+//! [`LONGEST_SLEEP`]; after it the waiter tries again if it is the one to be served next.
 //! Where a release hands the lock to the next in the queue, nothing can be done: one line on stderr says so.
 //!
-//! For that each call on such a mutex takes the slow path, once the process is known to have real-time threads: from its
-//! start, or because it calls a function below. The kernel is asked for a thread's priority each time that it waits.
-//! Threads that another process makes real-time ones go unseen.
+//! For that each call on such a mutex takes the slow path, once the process is known to have real-time threads: from
+//! its start, or because it calls a function below. The kernel is asked for a thread's priority each time that it
+//! waits. Threads that another process makes real-time ones go unseen.
 
 use crate::functions::{ACTIVE, REAL};
 use crate::message::complain;
@@ -66,8 +67,8 @@ static WAITERS: List = List { lock: RareLock::new(), first: UnsafeCell::new(null
 impl List {
     const BIT: u16 = tls::inside::REALTIME;
 
-    /// Runs `f` on the link to the first waiter while the lock is held; not, if this is a signal handler that interrupted its
-    /// thread in here.
+    /// Runs `f` on the link to the first waiter while the lock is held; not, if this is a signal handler that
+    /// interrupted its thread in here.
     fn with<R>(&self, f: impl FnOnce(*mut *mut Waiter) -> R) -> Option<R> {
         let thread = tls::thread();
         let inside = thread.inside.get();
@@ -134,7 +135,8 @@ impl List {
     }
 }
 
-/// The real-time priority of the calling thread, 1 to 99; 0 if it has none, or if the process has no real-time threads.
+/// The real-time priority of the calling thread, 1 to 99; 0 if it has none, or if the process has no real-time
+/// threads.
 #[inline]
 pub fn priority() -> u32 {
     if IS_ON.load(Ordering::Relaxed) {
@@ -152,7 +154,8 @@ fn ask_priority() -> u32 {
         return 0;
     }
     let mut param = sched_param { sched_priority: 0 };
-    // SAFETY: asks for the calling thread; the result is written to `param`. It is 0 for threads that are no real-time ones.
+    // SAFETY: asks for the calling thread; the result is written to `param`. It is 0 for threads that are no real-time
+    // ones.
     let result = unsafe { syscall!(Sysno::sched_getparam, 0, &raw mut param) };
     result.map_or(0, |_| u32::try_from(param.sched_priority).unwrap_or(0))
 }
@@ -163,8 +166,8 @@ pub fn has_begun() -> bool {
     IS_ON.load(Ordering::Relaxed)
 }
 
-/// Acquires the mutex at this address outside its queue, with `priority`: the result of `try_acquire`, or nothing if that is
-/// not possible here. `announce` makes later calls see that somebody waits like this, `withdraw` undoes it.
+/// Acquires the mutex at this address outside its queue, with `priority`: the result of `try_acquire`, or nothing if
+/// that is not possible here. `announce` makes later calls see that somebody waits like this, `withdraw` undoes it.
 pub fn acquire(
     mutex: usize,
     priority: u32,
@@ -222,7 +225,8 @@ pub unsafe fn enter_child() {
     }
 }
 
-/// Notices that the process has real-time threads, and says once what that means for its mutexes, if they cannot serve them.
+/// Notices that the process has real-time threads, and says once what that means for its mutexes, if they cannot serve
+/// them.
 fn notice(policy: c_int) {
     const REALTIME: [c_int; 3] = [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_DEADLINE];
     if !REALTIME.contains(&(policy & !libc::SCHED_RESET_ON_FORK)) || IS_ON.swap(true, Ordering::Relaxed) {

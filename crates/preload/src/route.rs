@@ -1,6 +1,6 @@
-//! The route for the locks that travel through the CPUs: the one that the user names, else the one that was measured and
-//! stored on this machine, else one along the topology. In any case through the process's own CPUs only, as far as they are
-//! known when it starts.
+//! The route for the locks that travel through the CPUs: the one that the user names, else the one that was measured
+//! and stored on this machine, else one along the topology. In any case through the process's own CPUs only, as far as
+//! they are known when it starts.
 
 use core::fmt;
 
@@ -42,8 +42,8 @@ impl fmt::Display for Chosen {
     }
 }
 
-/// Chooses the route and tells [`Native`]; `declared` is what the user names. A file that is there but of no use is ignored;
-/// if `verbose`, a line says so.
+/// Chooses the route and tells [`Native`]; `declared` is what the user names. A file that is there but of no use is
+/// ignored; if `verbose`, a line says so.
 ///
 /// # Safety
 /// The process has one thread and `environment` is its own.

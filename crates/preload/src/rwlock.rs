@@ -39,8 +39,8 @@ const _: () = assert!(size_of::<RwLock>() == size_of::<pthread_rwlock_t>());
 const _: () = assert!(core::mem::offset_of!(RwLock, shared) == 28);
 const _: () = assert!(core::mem::offset_of!(RwLock, kind) == 48);
 
-/// The only kind that prefers writers: glibc treats PTHREAD_RWLOCK_PREFER_WRITER_NP as the default, because a thread may
-/// read-lock again what it has read-locked.
+/// The only kind that prefers writers: glibc treats PTHREAD_RWLOCK_PREFER_WRITER_NP as the default, because a thread
+/// may read-lock again what it has read-locked.
 const PREFER_WRITER_NONRECURSIVE: c_uint = 2;
 
 /// The functions of an rwlock on the lock `L`.

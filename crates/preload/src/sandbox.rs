@@ -1,10 +1,11 @@
 //! Programs that restrict their own system calls (seccomp), and may be killed for any other.
 //!
-//! glibc's locks call `futex` only, so ours may not call more. Waits that spin call `sched_yield` besides, as long as no
-//! filter is in force: none at the start, and none installed later, which takes `prctl` or `syscall`. Where there was one at
-//! the start, `LOCKSWAP_YIELD` says under how many filters `lockswap run` was when it tried the call with success; if the
-//! process is under as many, they are the same. Nice values, which `u-scl` asks for, are not asked for under any filter, and
-//! `membarrier`, for which locks without an atomic instruction in their release ask, is not called.
+//! glibc's locks call `futex` only, so ours may not call more. Waits that spin call `sched_yield` besides, as long as
+//! no filter is in force: none at the start, and none installed later, which takes `prctl` or `syscall`. Where there
+//! was one at the start, `LOCKSWAP_YIELD` says under how many filters `lockswap run` was when it tried the call with
+//! success; if the process is under as many, they are the same. Nice values, which `u-scl` asks for, are not asked for
+//! under any filter, and `membarrier`, for which locks without an atomic instruction in their release ask, is not
+//! called.
 
 use crate::environment::Environment;
 use crate::functions::{Functions, ACTIVE, REAL};
@@ -88,8 +89,8 @@ unsafe extern "C-unwind" fn prctl_seccomp(option: c_int, a: c_ulong, b: c_ulong,
     unsafe { REAL.prctl.get()(option, a, b, c, d) }
 }
 
-/// `syscall`: on to [`syscall_seccomp`] for `seccomp`, else a jump to the C library's, which finds all its arguments where
-/// the caller left them.
+/// `syscall`: on to [`syscall_seccomp`] for `seccomp`, else a jump to the C library's, which finds all its arguments
+/// where the caller left them.
 #[unsafe(naked)]
 unsafe extern "C-unwind" fn syscall(_: c_long, _: c_long, _: c_long, _: c_long, _: c_long) -> c_long {
     #[cfg(target_arch = "x86_64")]

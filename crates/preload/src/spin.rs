@@ -1,6 +1,6 @@
-//! `pthread_spinlock_t`: one word, in glibc's encoding. There is no room to mark an object, so process-shared spinlocks
-//! are replaced as well; they stay compatible with a process that runs without this library. For the same reason the
-//! instructions are atomic even while the process has one thread.
+//! `pthread_spinlock_t`: one word, in glibc's encoding. There is no room to mark an object, so process-shared
+//! spinlocks are replaced as well; they stay compatible with a process that runs without this library. For the same
+//! reason the instructions are atomic even while the process has one thread.
 
 use crate::counters::count;
 use crate::functions::ACTIVE;

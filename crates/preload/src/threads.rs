@@ -1,7 +1,8 @@
-//! Threads that the program starts: they run inside a frame of ours, which sees their end. (A key with a destructor would
-//! see it as well, but a program may use all keys that there are, and notice one that is not its own.)
+//! Threads that the program starts: they run inside a frame of ours, which sees their end. (A key with a destructor
+//! would see it as well, but a program may use all keys that there are, and notice one that is not its own.)
 //!
-//! A thread that starts in another way (glibc's own for timers, a raw `clone`) keeps nothing that had to be given back.
+//! A thread that starts in another way (glibc's own for timers, a raw `clone`) keeps nothing that had to be given
+//! back.
 
 use crate::cancel::{self, Cleanup};
 use crate::counters;
@@ -39,7 +40,8 @@ extern "C-unwind" fn run<R>(task: *mut c_void) -> R {
     }
 }
 
-/// Gives back what the thread has kept. Functions that run later, such as the destructors of C++ objects, may still lock.
+/// Gives back what the thread has kept. Functions that run later, such as the destructors of C++ objects, may still
+/// lock.
 extern "C-unwind" fn end(_: *mut c_void) {
     let thread = tls::thread();
     pool::thread_end(thread);

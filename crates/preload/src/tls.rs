@@ -1,5 +1,6 @@
 //! The words that each thread has, in initial-exec thread-local storage: the library is loaded at start, so its offset
-//! from the thread pointer is a load-time constant (2.2 ns to reach; `thread_local!` takes 4 to 5 ns and may allocate).
+//! from the thread pointer is a load-time constant (2.2 ns to reach; `thread_local!` takes 4 to 5 ns and may
+//! allocate).
 
 use crate::epoch::Epochs;
 use crate::pool::{Own, LOCKS};
@@ -76,8 +77,8 @@ global_asm!(
 #[inline(always)]
 pub fn thread() -> &'static Thread {
     let thread: *const Thread;
-    // SAFETY: adds the offset of the symbol, which the dynamic linker has resolved, to the thread pointer. The memory is
-    // zero, which is a valid `Thread`, and the reference is used by this thread only.
+    // SAFETY: adds the offset of the symbol, which the dynamic linker has resolved, to the thread pointer. The memory
+    // is zero, which is a valid `Thread`, and the reference is used by this thread only.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         asm!(
@@ -97,8 +98,9 @@ pub fn thread() -> &'static Thread {
     }
 }
 
-/// A number that no other thread of this process has or had; never 0. The child of a fork keeps the forking thread's: it
-/// owns what that thread owned. (A thread pointer would be handed to a later thread, a thread id changes in a fork.)
+/// A number that no other thread of this process has or had; never 0. The child of a fork keeps the forking thread's:
+/// it owns what that thread owned. (A thread pointer would be handed to a later thread, a thread id changes in a
+/// fork.)
 #[inline]
 pub fn identity() -> u64 {
     match thread().identity.get() {

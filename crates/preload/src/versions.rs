@@ -1,9 +1,9 @@
 //! The versions under which glibc exports the replaced functions.
 //!
-//! Programs are linked to one of the versions, and bind to our symbol without a version all the same, also to one that a
-//! later glibc introduces. But whoever looks a function up with `dlvsym` gets a symbol of exactly the version that it names:
-//! ThreadSanitizer does so for condition variables. Hence a symbol here for each version that ever was; `exports.map` names
-//! the versions to the linker.
+//! Programs are linked to one of the versions, and bind to our symbol without a version all the same, also to one that
+//! a later glibc introduces. But whoever looks a function up with `dlvsym` gets a symbol of exactly the version that
+//! it names: ThreadSanitizer does so for condition variables. Hence a symbol here for each version that ever was;
+//! `exports.map` names the versions to the linker.
 
 use crate::functions::{Functions, ACTIVE};
 
@@ -21,8 +21,8 @@ macro_rules! first {
     };
 }
 
-/// A symbol of its own, with a jump of its own: the linker drops a symbol without a version that has the address of one with
-/// a version.
+/// A symbol of its own, with a jump of its own: the linker drops a symbol without a version that has the address of
+/// one with a version.
 macro_rules! symbol {
     ($name:ident, $entry:ident, $version:expr) => {
         #[cfg(target_arch = "x86_64")]

@@ -1,8 +1,8 @@
 //! Profiles: which lock each mutex of a program gets (`docs/profile.md`).
 //!
-//! The command reads a profile to refuse a bad one before the program starts, the preload library to follow it. So nothing
-//! here allocates: what was read refers to the text. [`read`] reads the rules, [`names`] compares names of symbols with those
-//! in rules.
+//! The command reads a profile to refuse a bad one before the program starts, the preload library to follow it. So
+//! nothing here allocates: what was read refers to the text. [`read`] reads the rules, [`names`] compares names of
+//! symbols with those in rules.
 #![no_std]
 
 pub mod names;
@@ -22,7 +22,8 @@ pub const VERSION: u32 = 1;
 /// Rules of a profile at most.
 pub const MOST_RULES: usize = 256;
 
-/// Different locks of a process at most, the one of mutexes to which no rule applies included; those of glibc do not count.
+/// Different locks of a process at most, the one of mutexes to which no rule applies included; those of glibc do not
+/// count.
 pub const MOST_LOCKS: usize = 8;
 
 /// The kind of a mutex.
@@ -82,7 +83,8 @@ pub struct Rule<'a> {
     pub function: Option<&'a str>,
     /// The module in which the symbol or the function is, or which has made that call.
     pub module: Option<&'a str>,
-    /// Where the mutex lies, or where it was initialised or first locked, or what has done that was called: [`places`].
+    /// Where the mutex lies, or where it was initialised or first locked, or what has done that was called:
+    /// [`places`].
     pub at: Option<&'a str>,
     /// The same as a line of the source, `FILE:LINE`. The command puts `at` in its place.
     pub source: Option<(&'a str, u32)>,
@@ -138,7 +140,8 @@ pub fn places(text: &str) -> impl Iterator<Item = Option<Place<'_>>> {
     })
 }
 
-/// The locks of a process with these rules, each once, glibc's own left out; first the one of mutexes to which no rule applies.
+/// The locks of a process with these rules, each once, glibc's own left out; first the one of mutexes to which no rule
+/// applies.
 pub fn locks<'a>(rules: &'a [Rule<'_>], otherwise: &'a Named) -> impl Iterator<Item = Named> + 'a {
     let otherwise = (!registry::is_glibcs(otherwise.entry.info.id)).then_some(*otherwise);
     let of_rules = rules.iter().filter_map(Rule::named);

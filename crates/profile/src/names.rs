@@ -2,10 +2,10 @@
 //!
 //! A rule names a symbol as it stands in the symbol table (its linkage name), or as it stands in the source with its
 //! namespaces and classes, and the function in which it lies: `kyotocabinet::CacheDB::open`, `tokio::runtime::park`,
-//! `main::mutex`. Template arguments and parameters count in neither. What comes from a C++ compiler follows the Itanium
-//! ABI (<https://itanium-cxx-abi.github.io/cxx-abi/abi.html>, section 5.1), of which the names of functions and variables
-//! are read that have no operators or lambdas in them; those, and Rust's generic functions, are named by their linkage
-//! names.
+//! `main::mutex`. Template arguments and parameters count in neither. What comes from a C++ compiler follows the
+//! Itanium ABI (<https://itanium-cxx-abi.github.io/cxx-abi/abi.html>, section 5.1), of which the names of functions
+//! and variables are read that have no operators or lambdas in them; those, and Rust's generic functions, are named by
+//! their linkage names.
 
 use core::fmt::{self, Write};
 

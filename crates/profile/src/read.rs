@@ -10,8 +10,8 @@ pub use toml_parser::lexer::Token;
 use toml_parser::parser::{parse_document, EventReceiver};
 use toml_parser::{ErrorSink, ParseError, Source, Span};
 
-/// Cuts a text into the tokens that [`read`] wants; nothing if there is too little room: a text has at most one for each
-/// byte, and one more.
+/// Cuts a text into the tokens that [`read`] wants; nothing if there is too little room: a text has at most one for
+/// each byte, and one more.
 pub fn tokens<'a>(text: &str, room: &'a mut [MaybeUninit<Token>]) -> Option<&'a [Token]> {
     let mut count = 0;
     for token in Source::new(text).lex() {

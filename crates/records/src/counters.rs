@@ -1,8 +1,8 @@
 //! What the preload library counts for `lockswap run --summary` and `--stats-json`.
 //!
-//! The numbers live in a file of [`FILE_WORDS`] little-endian `u64`s which the command creates, names in `LOCKSWAP_STATS`,
-//! and reads after the program has ended. Every process of the program maps the same file, so the numbers are sums over all
-//! of them, and survive `_exit`, `exec` and a fatal signal.
+//! The numbers live in a file of [`FILE_WORDS`] little-endian `u64`s which the command creates, names in
+//! `LOCKSWAP_STATS`, and reads after the program has ended. Every process of the program maps the same file, so the
+//! numbers are sums over all of them, and survive `_exit`, `exec` and a fatal signal.
 //!
 //!   words 0..COUNT            one for each [`Counter`]
 //!   words CALLS..             [`SHARDS`] times [`SHARD_WORDS`]: calls by [`Role`] and [`Why`]; a CPU adds to its own shard
@@ -35,7 +35,8 @@ pub enum Counter {
     Threads,
     /// Processes that loaded the library.
     Processes,
-    /// Processes that loaded the library, which replaced nothing there: a checker's, or not the one that was asked for.
+    /// Processes that loaded the library, which replaced nothing there: a checker's, or not the one that was asked
+    /// for.
     Aside,
     /// Ends of epochs without a start.
     EpochsNotStarted,
@@ -132,8 +133,8 @@ pub const CHILDREN: usize = CALLS + SHARDS * SHARD_WORDS;
 
 /// Rules of a profile.
 pub const MOST_RULES: usize = 256;
-/// The first of the words that count mutexes by the rule that gave them their lock; the last one counts those to which none
-/// applied.
+/// The first of the words that count mutexes by the rule that gave them their lock; the last one counts those to which
+/// none applied.
 pub const RULES: usize = CHILDREN + MOST_CHILDREN * CHILD_WORDS;
 
 /// Number of words in the file.

@@ -1,13 +1,13 @@
-//! The latencies of epochs, as the preload library keeps them for `lockswap slo`: histograms in a file that all threads and
-//! processes of a program map, so that nothing has to be written at the end, whatever kind of end that is.
+//! The latencies of epochs, as the preload library keeps them for `lockswap slo`: histograms in a file that all
+//! threads and processes of a program map, so that nothing has to be written at the end, whatever kind of end that is.
 //!
 //!   words  0..8      how many records are taken, how many epochs found none
 //!          8..       for each record: what it counts, and how many threads use it
 //!          then      the records: 8 words of facts, then a histogram
 //!
-//! A record counts one id on one kind of core, for one thread as long as there are enough; else threads share one, and once
-//! all are taken, an id that comes new is not recorded but counted. All counting is atomic, so sharing needs no more.
-//! Buckets are 1/32 of a power of two wide: a percentile is right within 1.6%. They reach up to 73 minutes.
+//! A record counts one id on one kind of core, for one thread as long as there are enough; else threads share one, and
+//! once all are taken, an id that comes new is not recorded but counted. All counting is atomic, so sharing needs no
+//! more. Buckets are 1/32 of a power of two wide: a percentile is right within 1.6%. They reach up to 73 minutes.
 //!
 //! The file begins as zeros, of which [`FILE_WORDS`] words are 10 MB; only what is used takes room.
 

@@ -1,20 +1,20 @@
-//! What the preload library notes while a program is traced, as `lockswap trace` reads it: one file that the command makes
-//! and all processes of the program map.
+//! What the preload library notes while a program is traced, as `lockswap trace` reads it: one file that the command
+//! makes and all processes of the program map.
 //!
 //!   bytes 0..4096    [`Header`]: what the command wants, what was lost, and how far the ring was written and read
 //!         4096..     the ring: records, each a whole number of [`UNIT`]s long
 //!
-//! A record begins with a word: its [`Kind`] in the lower half, its length in units in the upper one. The word is zero until
-//! the rest of the record is there, and the reader makes it zero again, with all of the record, before it moves on. So a
-//! writer that dies on the way leaves a gap of zeros. Behind the word stands an [`Event`], and behind the event of a
-//! [`Kind::Stack`] the copied part of a stack.
+//! A record begins with a word: its [`Kind`] in the lower half, its length in units in the upper one. The word is zero
+//! until the rest of the record is there, and the reader makes it zero again, with all of the record, before it moves
+//! on. So a writer that dies on the way leaves a gap of zeros. Behind the word stands an [`Event`], and behind the
+//! event of a [`Kind::Stack`] the copied part of a stack.
 //!
-//! Each thread samples: it notes some of its acquisitions and some of its waits, more seldom the faster they come. An event
-//! says as its weight how many of the same sort it stands for, so that a sum of weights is an unbiased estimate of the number
-//! of all of them.
+//! Each thread samples: it notes some of its acquisitions and some of its waits, more seldom the faster they come. An
+//! event says as its weight how many of the same sort it stands for, so that a sum of weights is an unbiased estimate
+//! of the number of all of them.
 //!
-//! Times are nanoseconds on a clock that is the same for all processes: on x86-64 the system's monotonic one, from which it may
-//! drift away by 1/10000, on aarch64 the counter's own.
+//! Times are nanoseconds on a clock that is the same for all processes: on x86-64 the system's monotonic one, from
+//! which it may drift away by 1/10000, on aarch64 the counter's own.
 //!
 //! A process that is ready to be traced has made its file itself, in the folder [`FOLDER`] of its user,
 //! where it is called like the process's number.
@@ -49,8 +49,8 @@ pub const TABLES: [usize; 3] = [FILE_BYTES, FILE_BYTES + TABLE_BYTES, FILE_BYTES
 /// Bytes of a file with tables.
 pub const READY_BYTES: usize = FILE_BYTES + TABLES.len() * TABLE_BYTES;
 
-/// The folder with the files of a user's processes that are ready to be traced begins with this; then follows the user's
-/// number.
+/// The folder with the files of a user's processes that are ready to be traced begins with this; then follows the
+/// user's number.
 pub const FOLDER: &str = "/dev/shm/lockswap-trace.";
 
 /// Most bytes that are copied from a stack.
@@ -94,12 +94,13 @@ const _: () = assert!(size_of::<Header>() == 4096);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Kind {
-    /// Nothing: it fills the end of the ring, where a record does not fit, or the place of a record that did not come about.
+    /// Nothing: it fills the end of the ring, where a record does not fit, or the place of a record that did not come
+    /// about.
     Padding = 1,
-    /// A stack, copied: [`Event::begin`] is when, [`Event::stack`] its number, [`Event::length`] how many bytes follow, which
-    /// lay from [`Event::sp`] upwards; [`Event::pc`] and [`Event::fp`] are the other registers. A stack of a thread that
-    /// begins to wait has the flag [`BEFORE_WAIT`] and is written before it waits, so one that no event refers to yet is that
-    /// of a thread that still waits.
+    /// A stack, copied: [`Event::begin`] is when, [`Event::stack`] its number, [`Event::length`] how many bytes
+    /// follow, which lay from [`Event::sp`] upwards; [`Event::pc`] and [`Event::fp`] are the other registers. A stack
+    /// of a thread that begins to wait has the flag [`BEFORE_WAIT`] and is written before it waits, so one that no
+    /// event refers to yet is that of a thread that still waits.
     Stack = 2,
     /// A thread had to wait for an object, and what came of it.
     Wait = 3,
@@ -167,17 +168,17 @@ pub struct Event {
     pub begin: u64,
     /// How long it lasted, ns.
     pub length: u64,
-    /// The number of the stack record of this event, unique in the file; 0: there is none. That of a wait was copied before
-    /// it, that of a hold after the release.
+    /// The number of the stack record of this event, unique in the file; 0: there is none. That of a wait was copied
+    /// before it, that of a hold after the release.
     pub stack: u64,
-    /// A hold: time that waiters spent since the release before, times their weight, ns. An order: the address of the object
-    /// that the thread holds.
+    /// A hold: time that waiters spent since the release before, times their weight, ns. An order: the address of the
+    /// object that the thread holds.
     pub charged: u64,
-    /// A wait: how long before its end the object was released, ns; meaningful if `other` is not 0. An order: the `birth` of
-    /// the object that the thread holds.
+    /// A wait: how long before its end the object was released, ns; meaningful if `other` is not 0. An order: the
+    /// `birth` of the object that the thread holds.
     pub handed: u64,
-    /// How many such events this one stands for. 0: a hold that was noted because somebody waited, and is no sample of all
-    /// holds.
+    /// How many such events this one stands for. 0: a hold that was noted because somebody waited, and is no sample of
+    /// all holds.
     pub weight: u32,
     /// A wait: the thread that released the object before it ended; 0: not known.
     pub other: u32,
@@ -199,8 +200,8 @@ pub struct Event {
     pub held_used: u8,
     /// Zero.
     pub rest: u8,
-    /// A stack: its registers: the instruction pointer, the stack pointer, the frame pointer; on aarch64 the link register
-    /// besides.
+    /// A stack: its registers: the instruction pointer, the stack pointer, the frame pointer; on aarch64 the link
+    /// register besides.
     pub pc: u64,
     /// See above.
     pub sp: u64,

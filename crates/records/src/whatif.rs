@@ -1,16 +1,17 @@
-//! The file of an experiment on a running program (`lockswap trace --delay`, `--shorten`): the command says in it what is
-//! changed at the moment, and the preload library counts there.
+//! The file of an experiment on a running program (`lockswap trace --delay`, `--shorten`): the command says in it what
+//! is changed at the moment, and the preload library counts there.
 //!
 //! An experiment takes turns: in each *phase* sections of the chosen objects are either as they are, or longer by
-//! [`Shared::delay`], or treated as if they were shorter by a share of their length. The file has room for the programs that
-//! the command starts, one after the other: each that loads the library takes one [`Process`]. Children of a fork stay with
-//! that of their parent, whose addresses they have.
+//! [`Shared::delay`], or treated as if they were shorter by a share of their length. The file has room for the
+//! programs that the command starts, one after the other: each that loads the library takes one [`Process`]. Children
+//! of a fork stay with that of their parent, whose addresses they have.
 //!
-//! **Virtual time.** Nobody can make a section shorter. But all other threads can be held up for as long as it should have
-//! been shorter (Curtsinger and Berger, "Coz: finding code that counts with causal profiling", SOSP 2015, section 3.4). So
-//! while a thread runs a section for a time t, others come to owe `share` times t, and a phase lasted as much less than
-//! the clock says as they came to owe. What they owe is a sum over the sections that have ended and those that run, which
-//! goes on while they run; [`Process::owed`] holds it in a single word so that it can be read as a whole.
+//! **Virtual time.** Nobody can make a section shorter. But all other threads can be held up for as long as it should
+//! have been shorter (Curtsinger and Berger, "Coz: finding code that counts with causal profiling", SOSP 2015, section
+//! 3.4). So while a thread runs a section for a time t, others come to owe `share` times t, and a phase lasted as much
+//! less than the clock says as they came to owe. What they owe is a sum over the sections that have ended and those
+//! that run, which goes on while they run; [`Process::owed`] holds it in a single word so that it can be read as a
+//! whole.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -26,7 +27,8 @@ pub const MOST_PLACES: usize = 16;
 /// Different places of a program where objects are initialised that are remembered.
 pub const MOST_BIRTHS: usize = 1024;
 
-/// Words for what is owed: a phase uses the one that its number says, so that what comes late from an earlier one is lost.
+/// Words for what is owed: a phase uses the one that its number says, so that what comes late from an earlier one is
+/// lost.
 pub const OWED_WORDS: usize = 64;
 
 /// Sets of counts: a thread uses the one that its number says.
@@ -101,8 +103,8 @@ pub struct Process {
     pub target: Objects,
     /// Those whose releases measure progress; none: the sections themselves do.
     pub measure: Objects,
-    /// Where it has initialised objects: the return addresses of these calls, each at or behind the place that its hash says;
-    /// 0: none.
+    /// Where it has initialised objects: the return addresses of these calls, each at or behind the place that its
+    /// hash says; 0: none.
     pub births: [AtomicU64; MOST_BIRTHS],
     /// What is owed, see [`Owed`].
     pub owed: [Line; OWED_WORDS],
@@ -187,9 +189,10 @@ impl Objects {
 
 /// What the other threads have come to owe in a phase: a sum of two parts, in one word.
 ///
-/// The lower [`Owed::BITS`] bits hold how many threads run a section. The others hold what is owed by those that have ended,
-/// less the share of the moments at which those began that run: with n that run, and s(t) the share of a time t, the sum at
-/// the time t is this number plus n times s(t). It is taken modulo 2^48 ns, 78 hours, which is no matter for differences.
+/// The lower [`Owed::BITS`] bits hold how many threads run a section. The others hold what is owed by those that have
+/// ended, less the share of the moments at which those began that run: with n that run, and s(t) the share of a time
+/// t, the sum at the time t is this number plus n times s(t). It is taken modulo 2^48 ns, 78 hours, which is no matter
+/// for differences.
 #[derive(Clone, Copy, Debug)]
 pub struct Owed(u64);
 
@@ -208,7 +211,8 @@ impl Owed {
         self.0 & ((1 << Self::BITS) - 1) == 0
     }
 
-    /// The sum at a time, of which `shared` is the share. Sums have [`Owed::BITS`] bits behind the point, which are zeros.
+    /// The sum at a time, of which `shared` is the share. Sums have [`Owed::BITS`] bits behind the point, which are
+    /// zeros.
     #[inline(always)]
     pub fn sum(self, shared: u64) -> u64 {
         let running = self.0 & ((1 << Self::BITS) - 1);

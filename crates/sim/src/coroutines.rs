@@ -19,7 +19,8 @@ struct Virtual {
     way_out: *const Yielder<(), ()>,
 }
 
-/// Virtual threads that live as long as this. Those that have not ended then do not run any more, and leak what they own.
+/// Virtual threads that live as long as this. Those that have not ended then do not run any more, and leak what they
+/// own.
 pub struct Coroutines<'a> {
     threads: Vec<Virtual>,
     bodies: PhantomData<&'a ()>,
@@ -29,7 +30,8 @@ impl<'a> Coroutines<'a> {
     /// A virtual thread for each body. Each has the same stack whenever this host's thread makes as many.
     pub fn new(bodies: impl IntoIterator<Item = Box<dyn FnOnce() + 'a>>) -> Self {
         let make = |body: Box<dyn FnOnce() + 'a>| {
-            // SAFETY: the coroutine ends, or is reset without running any more, when `self` is dropped, which is within 'a.
+            // SAFETY: the coroutine ends, or is reset without running any more, when `self` is dropped, which is
+            // within 'a.
             let body: Box<dyn FnOnce() + 'static> = unsafe { std::mem::transmute(body) };
             let coroutine = Coroutine::with_stack(take_stack(), move |way_out: &Yielder<(), ()>, ()| {
                 WAY_OUT.set(way_out);

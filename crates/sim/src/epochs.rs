@@ -1,4 +1,5 @@
-//! Epochs with targets on the simulated machine: the windows that the shipped library computes, one per virtual thread.
+//! Epochs with targets on the simulated machine: the windows that the shipped library computes, one per virtual
+//! thread.
 
 use crate::engine;
 use crate::platform::{self, Sim};

@@ -1,12 +1,13 @@
 //! glibc's mutexes, which programs have without lockswap: what simulated locks are compared with.
 //!
-//! After glibc 2.36 (`nptl/pthread_mutex_lock.c`, `nptl/lowlevellock.c`); the word is that of mutex 2 in Drepper, "Futexes
-//! Are Tricky", 2011:
+//! After glibc 2.36 (`nptl/pthread_mutex_lock.c`, `nptl/lowlevellock.c`); the word is that of mutex 2 in Drepper,
+//! "Futexes Are Tricky", 2011:
 //!
 //!   state:  FREE --lock--> HELD --a waiter sleeps--> CONTENDED --unlock wakes one--> FREE
 //!
-//! The holder also writes who it is and how many use the mutex, in the same cache line. The adaptive kind spins before it
-//! sleeps; its pauses between two attempts do not grow here as they do in glibc. On hardware the real ones are measured.
+//! The holder also writes who it is and how many use the mutex, in the same cache line. The adaptive kind spins before
+//! it sleeps; its pauses between two attempts do not grow here as they do in glibc. On hardware the real ones are
+//! measured.
 
 use lockswap_locks::info::{ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use lockswap_locks::registry::{PTHREAD, PTHREAD_ADAPTIVE};

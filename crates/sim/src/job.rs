@@ -51,7 +51,8 @@ pub struct Finished {
 pub enum Failure {
     /// The catalogue has no such lock.
     NoSuchLock,
-    /// The lock is one of the kernel's, and there are more threads than CPUs: it would be used by threads that are preempted.
+    /// The lock is one of the kernel's, and there are more threads than CPUs: it would be used by threads that are
+    /// preempted.
     Preempted,
     /// The lock stopped all threads.
     Stuck(Stuck),

@@ -1,8 +1,8 @@
 //! The simulated machine: locks run on hardware that is only described, in virtual time.
 //!
-//! [`Sim`] implements [`lockswap_platform::Platform`], so that the shipped source of a lock runs unchanged. A [`Machine`]
-//! is read from a TOML file; a [`Job`] runs a workload of `lockswap-workloads` on it. `docs/simulator.md` says what the
-//! model knows and what it does not.
+//! [`Sim`] implements [`lockswap_platform::Platform`], so that the shipped source of a lock runs unchanged. A
+//! [`Machine`] is read from a TOML file; a [`Job`] runs a workload of `lockswap-workloads` on it. `docs/simulator.md`
+//! says what the model knows and what it does not.
 
 mod coroutines;
 mod crew;

@@ -1,4 +1,5 @@
-//! Shared memory of machines whose threads take turns on one thread of the host: the locks' atomics, and what they guard.
+//! Shared memory of machines whose threads take turns on one thread of the host: the locks' atomics, and what they
+//! guard.
 
 use lockswap_platform::{AtomicInt, AtomicPtrCell, DataCell, Ordering};
 use std::cell::UnsafeCell;

@@ -1,5 +1,5 @@
-//! What the engine promises: the same seed gives the same run, time passes as described, and a lock that stops all threads
-//! is told apart from one that goes on.
+//! What the engine promises: the same seed gives the same run, time passes as described, and a lock that stops all
+//! threads is told apart from one that goes on.
 
 use lockswap_locks::{flat::ticket::Ticket, queue::mcs::McsSpin, RawLock};
 use lockswap_platform::{AtomicInt, Clock, Deadline, Ordering::Relaxed, Platform};
@@ -106,8 +106,8 @@ fn one_socket(changes: &[(&str, &str)]) -> Machine {
 
 #[test]
 fn a_core_keeps_a_line_until_the_next_request_has_come_to_it() {
-    // Half of 50 ns, in additions of 2 ns, after the first, which came with the line; and 30 ns until the second thread has
-    // the line, 50 from there.
+    // Half of 50 ns, in additions of 2 ns, after the first, which came with the line; and 30 ns until the second
+    // thread has the line, 50 from there.
     let (additions, took) = additions_until_asked("false");
     assert!((11..=13).contains(&additions) && (80..90).contains(&took), "{additions} additions, {took} ns");
     // The request is there when the line comes, which takes 30 ns and half of 50.

@@ -1,5 +1,5 @@
-//! The explorer's two searches see what there is to see: on random little programs the search without a bound, which leaves
-//! out executions, finds every outcome that the other one finds, and both find what a plain enumeration finds.
+//! The explorer's two searches see what there is to see: on random little programs the search without a bound, which
+//! leaves out executions, finds every outcome that the other one finds, and both find what a plain enumeration finds.
 
 use lockswap_locks::flat::{futex::Futex, ticket::Ticket, ttas::Ttas};
 use lockswap_locks::queue::{
@@ -456,7 +456,8 @@ fn the_reduced_search_fails_where_the_full_one_fails() {
     assert!(failed > count / 10 && failed < count * 9 / 10 && compared > count * 9 / 10);
 }
 
-/// A thread for each word: `l` acquires and releases, `t` tries. What is seen: who was inside, in this order, and who failed.
+/// A thread for each word: `l` acquires and releases, `t` tries. What is seen: who was inside, in this order, and who
+/// failed.
 fn acquires<L: TryLock<Explore>>(words: &[&str]) {
     SEEN.set(vec![Vec::new()]);
     clear_tables();
@@ -493,7 +494,8 @@ fn acquires<L: TryLock<Explore>>(words: &[&str]) {
     explore::run(bodies.collect());
 }
 
-/// The orders of acquisitions are the same in both searches, where the full one has an end; how many executions each takes.
+/// The orders of acquisitions are the same in both searches, where the full one has an end; how many executions each
+/// takes.
 fn compare<L: TryLock<Explore>>() -> (u64, u64) {
     let (mut full, mut reduced, mut whole) = (0, 0, 0);
     for words in [&["l", "l"][..], &["ll", "l"], &["lt", "l"], &["l", "t", "t"], &["lt", "tl"]] {

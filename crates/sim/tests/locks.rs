@@ -93,14 +93,16 @@ fn starving_threads_wait_too() {
         let waiters = run.report.waiters.expect("noted");
         assert!((28.0..32.0).contains(&waiters), "{lock}: {waiters} of 32 threads wait");
         let starved = run.report.per_thread.iter().filter(|thread| thread.ops == 0).all(|thread| {
-            // From the warm-up to beyond the end, but for one acquisition that began in the warm-up and does not count.
+            // From the warm-up to beyond the end, but for one acquisition that began in the warm-up and does not
+            // count.
             thread.longest_ns.is_some_and(|longest| longest > 2_500_000)
         });
         assert!(starved, "{lock}: a thread without the lock has no long wait: {:?}", run.report.per_thread);
     }
 }
 
-/// LibASL-OPT: without targets, the window of little cores is the one that is set; 0 is first come, first served, as MCS is.
+/// LibASL-OPT: without targets, the window of little cores is the one that is set; 0 is first come, first served, as
+/// MCS is.
 #[test]
 fn a_window_holds_without_a_target() {
     let m1 = machine("apple-m1");
@@ -114,7 +116,8 @@ fn a_window_holds_without_a_target() {
     };
     let [free, none, fifo] =
         [("asl", None), ("asl", Some("0")), ("mcs_spin", None)].map(|(l, w)| share_of_little(l, w));
-    // A little core that does not wait looks at the lock once before it queues, a cache line more in each section than MCS.
+    // A little core that does not wait looks at the lock once before it queues, a cache line more in each section than
+    // MCS.
     assert!(free < 0.5 * none && (0.8..1.1).contains(&(none / fifo)), "free {free}, window 0 {none}, MCS {fifo}");
 }
 
@@ -137,7 +140,8 @@ fn auto_follows_the_target_of_an_epoch() {
     assert!(tight_p99 < 120_000 && (150_000..450_000).contains(&loose_p99), "P99 {tight_p99}, {loose_p99}");
 }
 
-/// glibc's mutex as it is on hardware: newcomers overtake those who sleep, and the adaptive one, which spins, sleeps less.
+/// glibc's mutex as it is on hardware: newcomers overtake those who sleep, and the adaptive one, which spins, sleeps
+/// less.
 #[test]
 fn glibcs_mutexes_behave_as_theirs() {
     let xeon = machine("xeon-e5-2699v3");
@@ -165,8 +169,8 @@ fn thousands_of_threads_run() {
     assert!(run.report.ops > 1000);
 }
 
-/// RON has one place per CPU: of two threads there, the second waits by yields while the first works and comes back at once. A
-/// yield must not begin a new slice for the first, or the second never runs while the place is free.
+/// RON has one place per CPU: of two threads there, the second waits by yields while the first works and comes back at
+/// once. A yield must not begin a new slice for the first, or the second never runs while the place is free.
 #[test]
 fn who_yields_gets_the_cpu_in_the_end() {
     let changes = [("scheduler.patience", "true"), ("scheduler.slice", "5e5")];
@@ -258,7 +262,8 @@ fn shfllocks_head_loses_to_newcomers_as_often_as_it_may() {
     assert!(most > 5, "however often: {most}");
 }
 
-/// Who is inside after whom, where a writer is inside and the others come one after the other, before any of them sleeps.
+/// Who is inside after whom, where a writer is inside and the others come one after the other, before any of them
+/// sleeps.
 fn order_of_readers_and_writers<const WRITERS: u32>(machine: &Machine, writes: &[bool]) -> Vec<usize> {
     let (lock, order) = (QueuedRw::<Sim, WRITERS>::new(), Mutex::new(Vec::new()));
     let (preference, crew, started) = (Preference::Writers, Simulated::new(machine, 1), AtomicU64::new(0));
@@ -292,7 +297,8 @@ fn order_of_readers_and_writers<const WRITERS: u32>(machine: &Machine, writes: &
     order.into_inner().expect("no thread panicked")
 }
 
-/// Waiter 0 waits for the writer inside, and the others queue behind it: waiter 1, their head, brings the writers together.
+/// Waiter 0 waits for the writer inside, and the others queue behind it: waiter 1, their head, brings the writers
+/// together.
 #[test]
 fn shfllock_rw_brings_writers_together() {
     const WRITES: [bool; 8] = [false, false, true, true, false, true, true, false];
@@ -307,8 +313,8 @@ fn shfllock_rw_brings_writers_together() {
     );
 }
 
-/// What a third level is for (Chabbi, Fagan, Mellor-Crummey, PPoPP 2015): caches that lie in NUMA nodes. The same machine
-/// counts its nodes as caches for a lock with two levels.
+/// What a third level is for (Chabbi, Fagan, Mellor-Crummey, PPoPP 2015): caches that lie in NUMA nodes. The same
+/// machine counts its nodes as caches for a lock with two levels.
 #[test]
 fn hmcs_has_a_level_for_the_caches_of_a_node() {
     let three = machine("epyc-7742-2s");

@@ -17,8 +17,8 @@ fn other_values(parameter: &Parameter) -> Vec<String> {
     }
 }
 
-/// What else is set where a patience is tested: a waiter of this lock leaves its CPU for the first time after a critical section
-/// of the longest sort, which is too long for these runs.
+/// What else is set where a patience is tested: a waiter of this lock leaves its CPU for the first time after a
+/// critical section of the longest sort, which is too long for these runs.
 const BESIDES: [(&str, &str); 1] = [("mcs-timepub", "section=50us")];
 
 /// What a lock does in a run, in numbers of virtual time.
@@ -67,7 +67,8 @@ fn every_parameter_of_a_mutex_acts() {
     let (sleeps, others): (Vec<_>, Vec<_>) =
         idle(Role::Mutex, &runs).into_iter().partition(|parameter| parameter.ends_with("_stp-barging:sleeps"));
     assert_eq!(others, [""; 0]);
-    // The heads of their queues seldom sleep before they acquire the lock. The three locks share the code in which they do.
+    // The heads of their queues seldom sleep before they acquire the lock. The three locks share the code in which
+    // they do.
     assert!(sleeps.len() < 3, "{sleeps:?}");
 }
 

@@ -79,8 +79,8 @@ fn who_waits_for_a_cpu_is_not_interrupted() {
     assert!((100..105).contains(&took[1]), "{} ns", took[1]);
 }
 
-/// A releaser and a thread that is about to sleep, so many ns apart: whether the first has released without a look at who
-/// sleeps, and whether the second has found the lock held.
+/// A releaser and a thread that is about to sleep, so many ns apart: whether the first has released without a look at
+/// who sleeps, and whether the second has found the lock held.
 fn release_and_sleep(machine: &Machine, apart: u64, settles: bool) -> (bool, bool) {
     const HELD: u8 = 1;
     let (flag, word) = (Alone(<Sim as Platform>::U8::holding(0)), Alone(<Sim as Platform>::U8::holding(HELD)));

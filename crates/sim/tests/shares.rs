@@ -1,4 +1,5 @@
-//! u-SCL on a simulated machine: lock time goes to threads by their weights, whatever their critical sections are like.
+//! u-SCL on a simulated machine: lock time goes to threads by their weights, whatever their critical sections are
+//! like.
 
 use lockswap_locks::shares::u_scl::UScl;
 use lockswap_locks::{RawLock as _, TimedLock as _, TryLock as _};
@@ -67,8 +68,8 @@ fn hold(lock: &UScl<Sim>, ns: Ns) -> Ns {
     waited
 }
 
-/// What `act` returns in a thread that has just held the lock for 5 s, which bans it for 5 s, because another thread used it
-/// shortly before. That one then uses it `again` times, for 1 ms every 100 ms.
+/// What `act` returns in a thread that has just held the lock for 5 s, which bans it for 5 s, because another thread
+/// used it shortly before. That one then uses it `again` times, for 1 ms every 100 ms.
 fn after_five_seconds<R: Send>(again: u32, act: impl Fn(&UScl<Sim>) -> R + Sync) -> R {
     let machine = Machine::built_in("xeon-e5-2699v3", &[]).expect("a machine");
     let crew = Simulated::new(&machine, 1);
@@ -128,8 +129,8 @@ fn a_lock_that_has_forgotten_bans_nobody() {
     assert!(waited < MS, "{waited} ns");
 }
 
-/// When a thread acquires a lock that another one holds for 1 ms, and then gives back by `release`: the time since both
-/// have begun.
+/// When a thread acquires a lock that another one holds for 1 ms, and then gives back by `release`: the time since
+/// both have begun.
 fn acquired_after(release: unsafe fn(&UScl<Sim>, &())) -> Ns {
     let machine = Machine::built_in("xeon-e5-2699v3", &[]).expect("a machine");
     let crew = Simulated::new(&machine, 1);

@@ -31,7 +31,8 @@ pub struct About {
     pub is_time: fn(&str) -> bool,
 }
 
-/// The ratios: over the parameter that tells settings apart where that is one number, else a row for each lock and setting.
+/// The ratios: over the parameter that tells settings apart where that is one number, else a row for each lock and
+/// setting.
 pub fn ratios(about: About, rows: &[&Row], look: Look) -> Vec<u8> {
     // What all settings have alike is said once.
     let (varied, common): (Vec<String>, Vec<String>) = keys(rows).into_iter().partition(|key| {

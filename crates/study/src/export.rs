@@ -214,8 +214,8 @@ impl Table {
     }
 }
 
-/// The tables of a comparison, one for each measure and setting, for lines of so many characters. Those after the first
-/// measure say only what differs.
+/// The tables of a comparison, one for each measure and setting, for lines of so many characters. Those after the
+/// first measure say only what differs.
 pub fn tables(comparison: &Comparison, width: usize) -> Vec<Table> {
     let mut tables = Vec::new();
     let nothing = summary::nothing_replaced(comparison).is_some();

@@ -109,8 +109,8 @@ impl Child {
 }
 
 impl Stats {
-    /// Reads what was counted in `file` in a run on these locks for mutexes, rwlocks and spinlocks. `plain`: the library
-    /// was not even loaded.
+    /// Reads what was counted in `file` in a run on these locks for mutexes, rwlocks and spinlocks. `plain`: the
+    /// library was not even loaded.
     ///
     /// # Errors
     /// The file is shorter than the library's.

@@ -232,7 +232,8 @@ pub fn run_beside(
     Some(Run { exit, wall, usage, stdout: stdout.kept(), stderr: stderr.kept(), counters })
 }
 
-/// Waits for the child, and tells what it used of the CPUs: what our children have used grows by that when it is waited for.
+/// Waits for the child, and tells what it used of the CPUs: what our children have used grows by that when it is
+/// waited for.
 pub fn reap(child: &mut Child) -> (io::Result<ExitStatus>, Usage) {
     let before = children();
     let status = child.wait();

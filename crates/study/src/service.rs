@@ -86,8 +86,9 @@ fn whole(file: &mut File) -> Vec<u8> {
     bytes
 }
 
-/// Starts `server`, waits until it is ready, runs `load` and stops the server. What counts is the load generator's run, with the
-/// CPU time of the server; the second value is why it does not count, if so. `None` after an interruption.
+/// Starts `server`, waits until it is ready, runs `load` and stops the server. What counts is the load generator's
+/// run, with the CPU time of the server; the second value is why it does not count, if so. `None` after an
+/// interruption.
 pub fn run_loaded(
     server: &Program,
     load: &Program,

@@ -1,9 +1,9 @@
 //! The one statistic of lockswap: paired rounds and Wilcoxon's signed-rank test. `docs/statistics.md` says why.
 //!
-//! A round runs every lock once, in an order drawn from the seed. What counts is the difference that a round sees between
-//! two locks: whatever drifts over minutes falls on both. Under the hypothesis that two locks do not differ, each round
-//! could as well have seen the opposite difference; the test counts in how many of all 2^n outcomes the differences lie as
-//! far to one side as they did. That needs no model of the noise.
+//! A round runs every lock once, in an order drawn from the seed. What counts is the difference that a round sees
+//! between two locks: whatever drifts over minutes falls on both. Under the hypothesis that two locks do not differ,
+//! each round could as well have seen the opposite difference; the test counts in how many of all 2^n outcomes the
+//! differences lie as far to one side as they did. That needs no model of the noise.
 
 /// Chance of a wrong verdict in a whole comparison of equal locks.
 pub const ERROR_RATE: f64 = 0.05;
@@ -72,8 +72,8 @@ pub fn shift(differences: &[f64]) -> Option<Shift> {
 
 /// The `k`-th smallest, from 1, of the means of all pairs of values, each value paired with itself, too.
 ///
-/// Their number grows with the square of the values' and none is stored: one walk along the sorted values tells how many
-/// are at most x, and halving the range of x finds the one.
+/// Their number grows with the square of the values' and none is stored: one walk along the sorted values tells how
+/// many are at most x, and halving the range of x finds the one.
 fn pair_mean(sorted: &[f64], k: u64) -> f64 {
     let mean = |a: f64, b: f64| a + (b - a) / 2.0;
     // How many means are at most x, and the largest of them.
@@ -140,8 +140,8 @@ fn distribution(weights: &[usize]) -> Vec<f64> {
     chances
 }
 
-/// Wilcoxon's signed-rank test, two-sided. Differences of nothing say nothing and are left out; equal ones share their ranks,
-/// and the distribution is that of these ranks.
+/// Wilcoxon's signed-rank test, two-sided. Differences of nothing say nothing and are left out; equal ones share their
+/// ranks, and the distribution is that of these ranks.
 fn signed_rank(differences: &[f64]) -> f64 {
     let mut differences: Vec<f64> = differences.iter().copied().filter(|d| *d != 0.0).collect();
     differences.sort_unstable_by(|a, b| a.abs().total_cmp(&b.abs()));
@@ -164,8 +164,8 @@ fn signed_rank(differences: &[f64]) -> f64 {
     (2.0 * one_sided).min(1.0)
 }
 
-/// The share of the normal distribution below `z`, for `z` of at most 0.5: Mills' ratio as a continued fraction in the tail, a series in the
-/// middle.
+/// The share of the normal distribution below `z`, for `z` of at most 0.5: Mills' ratio as a continued fraction in the
+/// tail, a series in the middle.
 fn normal_below(z: f64) -> f64 {
     let z = z.min(0.5);
     let density = (-z * z / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt();
@@ -193,10 +193,10 @@ pub fn standard_deviation(values: &[f64]) -> Option<f64> {
     Some((squares / (values.len() - 1) as f64).sqrt())
 }
 
-/// By how much the values of one sample lie above those of another one, where no value of the one belongs to one of the
-/// other: the estimate of Hodges and Lehmann, which is the median of all differences between the two, and the 95 % interval
-/// that belongs to the rank-sum test of Wilcoxon, Mann and Whitney. The interval is missing where the samples are too small
-/// to give one: with three values each, and with fewer.
+/// By how much the values of one sample lie above those of another one, where no value of the one belongs to one of
+/// the other: the estimate of Hodges and Lehmann, which is the median of all differences between the two, and the 95 %
+/// interval that belongs to the rank-sum test of Wilcoxon, Mann and Whitney. The interval is missing where the samples
+/// are too small to give one: with three values each, and with fewer.
 pub fn shift_between(own: &[f64], other: &[f64]) -> Option<(f64, Option<(f64, f64)>)> {
     let mut differences: Vec<f64> = own.iter().flat_map(|a| other.iter().map(move |b| a - b)).collect();
     if differences.iter().any(|difference| !difference.is_finite()) {
@@ -224,8 +224,9 @@ fn outside_between(own: usize, other: usize) -> Option<usize> {
     Some(within.count()).filter(|count| *count > 0)
 }
 
-/// Chances, by number, that so many of the pairs of two samples have the larger value in the first, if both come from one
-/// distribution: the largest of all values is in the first with its share, and then wins against the whole other sample.
+/// Chances, by number, that so many of the pairs of two samples have the larger value in the first, if both come from
+/// one distribution: the largest of all values is in the first with its share, and then wins against the whole other
+/// sample.
 fn distribution_between(own: usize, other: usize) -> Vec<f64> {
     let mut chances = vec![vec![1.0]; other + 1];
     for n in 1..=own {
@@ -249,8 +250,8 @@ pub fn middle_95(mut values: Vec<f64>) -> Option<(f64, f64)> {
     Some((*values.get(outside)?, values[values.len() - 1 - outside]))
 }
 
-/// The p values after Holm's correction, in their order: below 5 % then means that the chance of one wrong verdict or more
-/// among all of them is below 5 %.
+/// The p values after Holm's correction, in their order: below 5 % then means that the chance of one wrong verdict or
+/// more among all of them is below 5 %.
 pub fn holm(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
     order.sort_by(|a, b| p_values[*a].total_cmp(&p_values[*b]));
@@ -263,8 +264,8 @@ pub fn holm(p_values: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// The fewest rounds in which one of so many comparisons can be certain at all: if all differences lie on one side, p is
-/// 2 / 2^n, and Holm multiplies the smallest by their number.
+/// The fewest rounds in which one of so many comparisons can be certain at all: if all differences lie on one side, p
+/// is 2 / 2^n, and Holm multiplies the smallest by their number.
 pub fn fewest_rounds(comparisons: usize) -> u32 {
     (1..60).find(|n| 2.0 * 0.5f64.powi(*n) * comparisons.max(1) as f64 <= ERROR_RATE).unwrap_or(60) as u32
 }
@@ -284,8 +285,8 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// What the pairs of a lock's number and the baseline's in the same round say, where more is better; nothing where there
-    /// are no pairs, or a number is not finite.
+    /// What the pairs of a lock's number and the baseline's in the same round say, where more is better; nothing where
+    /// there are no pairs, or a number is not finite.
     pub fn of(pairs: &[(f64, f64)]) -> Option<Self> {
         let is_ratio = pairs.iter().all(|(own, base)| *own > 0.0 && *base > 0.0);
         let difference = |(own, base): &(f64, f64)| if is_ratio { (own / base).ln() } else { own - base };
@@ -303,8 +304,8 @@ impl Difference {
         self.shift.interval.map(|(low, high)| (low.exp(), high.exp())).filter(|_| self.is_ratio)
     }
 
-    /// What may be said of it where so many are `compared`, and a ratio nearer to 1 than `smallest_effect` is not worth
-    /// naming.
+    /// What may be said of it where so many are `compared`, and a ratio nearer to 1 than `smallest_effect` is not
+    /// worth naming.
     pub fn finding(&self, compared: usize, smallest_effect: f64) -> Finding {
         let fewest = fewest_rounds(compared);
         if self.rounds < fewest as usize {
@@ -468,7 +469,8 @@ mod tests {
         assert_eq!(shift(&[0.0; 9]), Some(Shift { value: 0.0, interval: Some((0.0, 0.0)), p: 1.0 }));
         // Four of six are nothing: two remain, of which a quarter of the outcomes lie all on this side.
         assert_eq!(shift(&[0.0, 0.0, 2.0, 0.0, 2.0, 0.0]).unwrap().p, 0.5);
-        // Ranks 1.5, 1.5, 3: of the 8 outcomes 2 have a sum as small as that of -1 alone, and 2 as large; 0 and all, too.
+        // Ranks 1.5, 1.5, 3: of the 8 outcomes 2 have a sum as small as that of -1 alone, and 2 as large; 0 and all,
+        // too.
         assert_eq!(shift(&[1.0, -1.0, 2.0]).unwrap().p, 0.75);
     }
 

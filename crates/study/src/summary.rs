@@ -152,8 +152,8 @@ fn row(comparison: &Comparison, lock: &LockRuns, measure: &Measure) -> (Row, Opt
 }
 
 /// The difference to the baseline in each round that has both, better is above 0; and whether they are logarithms of
-/// ratios. Where a value is not above 0 a ratio means nothing, and plain differences are taken. `subtracted` is taken from
-/// the lock's own values first.
+/// ratios. Where a value is not above 0 a ratio means nothing, and plain differences are taken. `subtracted` is taken
+/// from the lock's own values first.
 fn differences(
     comparison: &Comparison,
     lock: &LockRuns,
@@ -165,8 +165,8 @@ fn differences(
     differences_to(comparison, lock, baseline, measure, phase, subtracted)
 }
 
-/// What the measured rounds say of one lock next to another one that is not the baseline, by the first measure; nothing where
-/// they have no rounds in common. Nothing is corrected: it is for one pair that was chosen before.
+/// What the measured rounds say of one lock next to another one that is not the baseline, by the first measure;
+/// nothing where they have no rounds in common. Nothing is corrected: it is for one pair that was chosen before.
 pub fn between(comparison: &Comparison, own: &LockRuns, other: &LockRuns) -> Option<Difference> {
     let measure = comparison.measures.first()?;
     let (differences, is_ratio) = differences_to(comparison, own, other, measure, Phase::Measured, 0.0);
@@ -205,8 +205,8 @@ fn differences_to(
     (pairs.iter().map(difference).collect(), is_ratio)
 }
 
-/// The number that a run counts with. A run past the time limit took at least that long; leaving it out would make a lock
-/// look better that hangs now and then.
+/// The number that a run counts with. A run past the time limit took at least that long; leaving it out would make a
+/// lock look better that hangs now and then.
 pub(crate) fn value(sample: &Sample, measure: &Measure, expected: Option<&Exit>) -> Option<f64> {
     let timed_out = matches!(sample.exit, Exit::TimedOut { .. }) && measure.source == Source::Wall;
     (timed_out || problem(sample, measure, expected).is_none()).then(|| measure.value(sample)).flatten()
@@ -282,8 +282,8 @@ fn certain(
     verdict(&difference, finding, comparison.smallest_effect, words, &measure.unit)
 }
 
-/// The conclusion from what was found: what it is, and in words. `words` are those for better and worse; `unit` is that of
-/// plain differences.
+/// The conclusion from what was found: what it is, and in words. `words` are those for better and worse; `unit` is
+/// that of plain differences.
 pub fn verdict(
     difference: &Difference,
     finding: Finding,

@@ -1,5 +1,5 @@
-//! What this crate reads: comparisons in JSON, expressions that find a number and the output in which they do, limits of
-//! control groups, and the C library's banner. docs/fuzzing.md lists all readers.
+//! What this crate reads: comparisons in JSON, expressions that find a number and the output in which they do, limits
+//! of control groups, and the C library's banner. docs/fuzzing.md lists all readers.
 
 use std::fs;
 

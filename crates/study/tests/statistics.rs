@@ -1,6 +1,6 @@
-//! How often the statistic is wrong: on equal locks, with times as they come, and on locks that differ by a known factor.
-//! `docs/statistics.md` shows the table that `cargo test --release -p lockswap-study --test statistics -- --nocapture`
-//! prints.
+//! How often the statistic is wrong: on equal locks, with times as they come, and on locks that differ by a known
+//! factor. `docs/statistics.md` shows the table that
+//! `cargo test --release -p lockswap-study --test statistics -- --nocapture` prints.
 
 use lockswap_study::stats::{fewest_rounds, holm, shift, ERROR_RATE};
 

@@ -8,8 +8,8 @@ use syscalls::{syscall, Errno, Sysno};
 
 /// A folder laid out like `/sys`, or the text of one.
 pub trait Files {
-    /// The content of the file at `path`, which is relative to the folder, in `buffer`. `None` if there is none, it cannot
-    /// be read, or it is longer than the buffer.
+    /// The content of the file at `path`, which is relative to the folder, in `buffer`. `None` if there is none, it
+    /// cannot be read, or it is longer than the buffer.
     fn read<'b>(&self, path: fmt::Arguments<'_>, buffer: &'b mut [u8]) -> Option<&'b [u8]>;
 }
 
@@ -22,8 +22,8 @@ impl<F: Files> Files for Option<F> {
 
 /// Longest path below the folder, with the byte that ends it.
 const PATH_BYTES: usize = 512;
-/// Longest file: a list of 4096 CPUs, none of which has a neighbour with the next number, takes 10 KB, but no machine is
-/// numbered like that.
+/// Longest file: a list of 4096 CPUs, none of which has a neighbour with the next number, takes 10 KB, but no machine
+/// is numbered like that.
 const TEXT_BYTES: usize = 4096;
 
 /// A folder on disk.

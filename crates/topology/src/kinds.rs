@@ -2,7 +2,8 @@
 //!
 //! Several files of sysfs tell, each on some machines only. The first one counts by which the CPUs differ:
 //!
-//! 1. `devices/cpu_core/cpus` and `devices/cpu_atom/cpus`: Intel's hybrid processors; others may have the files, empty;
+//! 1. `devices/cpu_core/cpus` and `devices/cpu_atom/cpus`: Intel's hybrid processors; others may have the files,
+//!    empty;
 //! 2. `cpu_capacity` of each CPU: the scheduler's own measure, right on Arm;
 //! 3. `cpufreq/amd_pstate_highest_perf`, else `acpi_cppc/highest_perf`: what the firmware thinks each core can reach;
 //! 4. `cpufreq/cpuinfo_max_freq`: the highest clock rate.
@@ -18,8 +19,8 @@ use crate::cpuset::CpuSet;
 use crate::files::{Files, Reader};
 use crate::topology::Topology;
 
-/// A value this many percent of the next lower one begins another class. Ranks of equal AMD cores go up in steps of 3 to
-/// 5 %; dense and full Zen cores, E- and P-cores, and the clusters of phones lie 18 % and more apart.
+/// A value this many percent of the next lower one begins another class. Ranks of equal AMD cores go up in steps of 3
+/// to 5 %; dense and full Zen cores, E- and P-cores, and the clusters of phones lie 18 % and more apart.
 const GAP_PERCENT: u64 = 115;
 /// The same for what was measured, which other programs disturb.
 const MEASURED_GAP_PERCENT: u64 = 125;
@@ -116,7 +117,8 @@ impl Topology {
         self.set_two_classes(Source::Declared, |cpu| big.contains(cpu));
     }
 
-    /// The same for what was measured, where no source told the kinds; nothing changes if all or no online CPUs are big.
+    /// The same for what was measured, where no source told the kinds; nothing changes if all or no online CPUs are
+    /// big.
     pub fn fall_back_to_measured(&mut self, big: &CpuSet) {
         let bigs = self.online().and(big).len();
         if self.kinds.source == Source::None && (1..self.online().len()).contains(&bigs) {
@@ -124,8 +126,8 @@ impl Topology {
         }
     }
 
-    /// Sorts the CPUs into classes by numbers that are higher for faster ones. Returns whether there are several classes;
-    /// nothing changes if not, or if a CPU has no number.
+    /// Sorts the CPUs into classes by numbers that are higher for faster ones. Returns whether there are several
+    /// classes; nothing changes if not, or if a CPU has no number.
     pub fn set_speeds(&mut self, source: Source, mut speed: impl FnMut(usize) -> Option<u32>) -> bool {
         let online = *self.online();
         let complete = online.iter().all(|cpu| {

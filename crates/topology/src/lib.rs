@@ -6,8 +6,8 @@
 //! - [`order`] is a route through the CPUs along the topology, [`stored`] one that was measured and kept in a file;
 //! - [`shared`] is the file in which the command keeps that up to date for a program that runs.
 //!
-//! Nothing here allocates, uses `std` or changes `errno`: the preload library reads the machine when a program starts. What
-//! else there is to know about a machine is in `lockswap-machine`, which has all this, too.
+//! Nothing here allocates, uses `std` or changes `errno`: the preload library reads the machine when a program starts.
+//! What else there is to know about a machine is in `lockswap-machine`, which has all this, too.
 #![no_std]
 
 #[cfg(test)]

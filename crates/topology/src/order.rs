@@ -12,8 +12,8 @@ pub struct Order {
 }
 
 impl Order {
-    /// The online CPUs that are in `cpus`: node by node, nodes as near to each other as their distances allow, and in a
-    /// node by package, die, last-level cache, module and core.
+    /// The online CPUs that are in `cpus`: node by node, nodes as near to each other as their distances allow, and in
+    /// a node by package, die, last-level cache, module and core.
     pub fn along(topology: &Topology, cpus: &CpuSet) -> Self {
         let mut order = Order { cpus: [0; MAX_CPUS], count: 0 };
         for cpu in cpus.and(topology.online()).iter() {

@@ -1,7 +1,7 @@
 //! What locks ask of the machine: which CPUs count as near each other, and which are big.
 //!
-//! NUMA locks prefer waiters of the holder's *locality group*. The groups are those of a [`Level`], which the user names
-//! or the machine decides: see [`choose`].
+//! NUMA locks prefer waiters of the holder's *locality group*. The groups are those of a [`Level`], which the user
+//! names or the machine decides: see [`choose`].
 
 use core::fmt;
 
@@ -123,11 +123,11 @@ const SMALLEST_STEP: f64 = 1.25;
 
 /// The level for NUMA locks, and why.
 ///
-/// Unless the user names one (`asked`): the node where the user declares nodes, and where no node has several last-level
-/// caches. Where one has, the level beyond which the time grows by the larger factor, if times were measured. Else the
-/// last-level cache: on all machines with several of them in a node of which measurements are public (AMD's Zen, where a
-/// node is 2 to 16 of them, and Apple's M1), leaving the cache costs 3.6 to 5.3 times as much, and leaving the node 1.7 to 2
-/// times after that.
+/// Unless the user names one (`asked`): the node where the user declares nodes, and where no node has several
+/// last-level caches. Where one has, the level beyond which the time grows by the larger factor, if times were
+/// measured. Else the last-level cache: on all machines with several of them in a node of which measurements are
+/// public (AMD's Zen, where a node is 2 to 16 of them, and Apple's M1), leaving the cache costs 3.6 to 5.3 times as
+/// much, and leaving the node 1.7 to 2 times after that.
 pub fn choose(topology: &Topology, asked: Option<Level>, steps: Option<Steps>) -> (Level, Reason) {
     match asked {
         Some(Level::Llc) if !topology.caches_are_shared() => return (Level::Node, Reason::NotVisible(Level::Llc)),
@@ -305,8 +305,8 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// The groups that the process can use come first, node by node, and are numbered by [`group_number`]. Where there are
-    /// more than `most`, neighbours share a number.
+    /// The groups that the process can use come first, node by node, and are numbered by [`group_number`]. Where there
+    /// are more than `most`, neighbours share a number.
     fn of(topology: &Topology, most: u32, group: impl Fn(usize) -> usize) -> Self {
         const NONE: u16 = u16::MAX;
         let mut numbers = [NONE; MAX_CPUS];

@@ -5,7 +5,8 @@
 
 use lockswap_platform::{Place, Places, MAX_CPUS};
 
-/// What the file begins with: tells the layout, and the level of locality and the source of the kinds in words for the user.
+/// What the file begins with: tells the layout, and the level of locality and the source of the kinds in words for the
+/// user.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Header {

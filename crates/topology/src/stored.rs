@@ -33,8 +33,8 @@ pub const MAGIC: &str = "lockswap-machine";
 /// The version that is written and read.
 pub const VERSION: u32 = 1;
 
-/// What tells one machine from another, the same after a restart: the processor's model, the numbers of the CPUs that are
-/// there, and how they are spread over cores, last-level caches and nodes.
+/// What tells one machine from another, the same after a restart: the processor's model, the numbers of the CPUs that
+/// are there, and how they are spread over cores, last-level caches and nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity(pub u64);
 

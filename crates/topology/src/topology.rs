@@ -2,8 +2,8 @@
 //!
 //!   package > NUMA node > die > last-level-cache group > module (shared L2) > core > CPU
 //!
-//! That is the usual order; a machine may leave levels out, and a last-level cache may span several nodes. Everything is
-//! read from sysfs, by group: the file that lists a group's CPUs is read for one of them.
+//! That is the usual order; a machine may leave levels out, and a last-level cache may span several nodes. Everything
+//! is read from sysfs, by group: the file that lists a group's CPUs is read for one of them.
 
 use lockswap_platform::{CpuList, TopologyOverride, MAX_CPUS};
 
@@ -161,7 +161,8 @@ impl Topology {
             self.read_group(Group::Core, cpu, &mut cores, reader);
             self.read_group(Group::Die, cpu, &mut dies, reader);
             if self.group(Group::Module, cpu).is_none() {
-                // A cluster may share no cache (Kunpeng 920), and firmware that knows no clusters puts each core into one.
+                // A cluster may share no cache (Kunpeng 920), and firmware that knows no clusters puts each core into
+                // one.
                 let modules = [clusters.read(reader, cpu), caches.second(reader, cpu)];
                 if let Some(largest) = modules.into_iter().flatten().max_by_key(CpuSet::len) {
                     self.set_members(Group::Module, cpu, largest);
@@ -220,7 +221,8 @@ impl Topology {
         &self.allowed
     }
 
-    /// The group of `cpu`: the number of a node, of any other group its lowest online CPU. `None` where it is not known.
+    /// The group of `cpu`: the number of a node, of any other group its lowest online CPU. `None` where it is not
+    /// known.
     pub fn group(&self, group: Group, cpu: usize) -> Option<usize> {
         self.cpus.get(cpu)?.groups[group as usize].checked_sub(1).map(usize::from)
     }
@@ -261,7 +263,8 @@ impl Topology {
         self.nodes_are_declared
     }
 
-    /// Whether cores share a last-level cache: if each core has one of its own, that level says nothing about distance.
+    /// Whether cores share a last-level cache: if each core has one of its own, that level says nothing about
+    /// distance.
     pub fn caches_are_shared(&self) -> bool {
         let of_another_core = |cpu: usize, first: usize| cpu != first && self.group(Group::Core, cpu) != Some(first);
         self.online.iter().any(|cpu| self.group(Group::Llc, cpu).is_some_and(|first| of_another_core(cpu, first)))

@@ -120,8 +120,8 @@ pub struct Gathered {
     /// What is not in the objects.
     pub counts: Counts,
     keeps_spans: bool,
-    /// Where the object that lies at an address of a process was initialised last, which the library forgets in time, and
-    /// the stack of that.
+    /// Where the object that lies at an address of a process was initialised last, which the library forgets in time,
+    /// and the stack of that.
     births: HashMap<(u32, u64), (u64, StackId)>,
     /// A stack for each place in the program at which objects were initialised; none where they had different callers.
     callers: HashMap<Place, StackId>,
@@ -192,8 +192,8 @@ impl Gathered {
         }
     }
 
-    /// The stack of the call that initialised an object there; where that was not noted, one like those that were, if they
-    /// had the same caller.
+    /// The stack of the call that initialised an object there; where that was not noted, one like those that were, if
+    /// they had the same caller.
     fn birth_stack(&self, key: &Key, site: Place) -> StackId {
         match self.births.get(&(key.process, key.object)) {
             Some((birth, stack)) if *birth == key.birth && *stack != StackId::NONE => *stack,

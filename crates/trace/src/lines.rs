@@ -51,8 +51,9 @@ impl From<object::Error> for NoCode {
     }
 }
 
-/// The addresses of the code of this line, in order, as the file has them: that of the line itself, and that of functions
-/// which the compiler has put in the place of calls there. `file` is the end of the source's path, in whole parts.
+/// The addresses of the code of this line, in order, as the file has them: that of the line itself, and that of
+/// functions which the compiler has put in the place of calls there. `file` is the end of the source's path, in whole
+/// parts.
 ///
 /// # Errors
 /// Why there are none.

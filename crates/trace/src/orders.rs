@@ -1,8 +1,8 @@
 //! In which order threads acquire objects, and which of these orders contradict each other.
 //!
-//! An order is that a thread wants one object while it holds another. Orders that lead round in a circle are a possible
-//! deadlock: if each of the threads has its first object at the same moment, all of them wait for good (E. G. Coffman and
-//! others, "System deadlocks", ACM Computing Surveys 3(2), 1971, section 1: circular wait).
+//! An order is that a thread wants one object while it holds another. Orders that lead round in a circle are a
+//! possible deadlock: if each of the threads has its first object at the same moment, all of them wait for good (E. G.
+//! Coffman and others, "System deadlocks", ACM Computing Surveys 3(2), 1971, section 1: circular wait).
 
 use std::collections::HashMap;
 

@@ -1,8 +1,9 @@
 //! An AVL tree over a fixed range of keys; the node of key `k` is element `k` of one array, so nothing is allocated
 //! while a lock is held.
 //!
-//! All fields are relaxed atomics of the platform: plain loads and stores on hardware, a cost on a simulated machine, and a
-//! lock that fails to exclude corrupts the tree without undefined behaviour. A descent deeper than any intact tree stops and marks the tree as corrupt.
+//! All fields are relaxed atomics of the platform: plain loads and stores on hardware, a cost on a simulated machine,
+//! and a lock that fails to exclude corrupts the tree without undefined behaviour. A descent deeper than any intact
+//! tree stops and marks the tree as corrupt.
 
 use lockswap_platform::{AtomicInt, Ordering::Relaxed, Platform};
 use std::sync::atomic::AtomicBool;
@@ -37,7 +38,8 @@ fn change<T: AtomicInt<u32>>(word: &T, value: u32) {
     }
 }
 
-/// The tree. The caller holds a lock around each call. It begins a line, so that the same words share one wherever it lies.
+/// The tree. The caller holds a lock around each call. It begins a line, so that the same words share one wherever it
+/// lies.
 #[repr(align(128))]
 pub(crate) struct Avl<P: Platform> {
     root: P::U32,

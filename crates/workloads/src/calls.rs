@@ -1,16 +1,16 @@
 //! System calls that take spinlocks of the Linux kernel: `lock1`, `lock2`, `open1` and `open2` of will-it-scale
 //! (github.com/antonblanchard/will-it-scale), as CNA's paper measured them (Dice, Kogan: EuroSys 2019, section 7.2.2).
 //!
-//! A thread computes, takes a lock, writes some lines of memory and computes inside, and so on, section after section; one
-//! round is one turn of the benchmark's loop. Sections under one lock share their lines.
+//! A thread computes, takes a lock, writes some lines of memory and computes inside, and so on, section after section;
+//! one round is one turn of the benchmark's loop. Sections under one lock share their lines.
 //!
-//! *Which locks are taken* is table 1 of the paper, and how often and for what `fs/locks.c`, `fs/file.c` and `lib/lockref.c`
-//! of Linux 6.1 say. *How many lines a section writes* is counted there. *How long the steps are* nobody has published: a
-//! call outside its sections takes about half a microsecond, a section as long as some tens of instructions. These are
-//! guesses, which were made before anything was simulated.
+//! *Which locks are taken* is table 1 of the paper, and how often and for what `fs/locks.c`, `fs/file.c` and
+//! `lib/lockref.c` of Linux 6.1 say. *How many lines a section writes* is counted there. *How long the steps are*
+//! nobody has published: a call outside its sections takes about half a microsecond, a section as long as some tens of
+//! instructions. These are guesses, which were made before anything was simulated.
 //!
-//! Deviations: a lock lies alone in its lines, where the kernel has it beside the data; `lockref` always takes its lock, where
-//! the kernel first tries up to a hundred exchanges of lock and count together.
+//! Deviations: a lock lies alone in its lines, where the kernel has it beside the data; `lockref` always takes its
+//! lock, where the kernel first tries up to a hundred exchanges of lock and count together.
 
 use crate::crew::{gather, Crew, Member, Phase, Timing};
 use crate::lines::{check, lines, touch, Line};
@@ -48,8 +48,8 @@ const CALL: u64 = 200;
 /// A section: its lock, the steps before it, the lines it writes, the steps inside.
 type Section = (usize, u64, usize, u64);
 
-/// `alloc_fd` under `file_lock`: the number that is next, with the lock; the word of the bit map; the list of files. It looks
-/// for a bit, and sets it.
+/// `alloc_fd` under `file_lock`: the number that is next, with the lock; the word of the bit map; the list of files.
+/// It looks for a bit, and sets it.
 const fn alloc_fd(before: u64) -> Section {
     (0, before, 3, 15)
 }
@@ -64,8 +64,8 @@ const fn count_reference(before: u64) -> Section {
     (1, before, 1, 2)
 }
 
-/// `posix_lock_inode` under `flc_lock`: the list's head, two lines of the entry that is there, two of the one that takes its
-/// place or is freed.
+/// `posix_lock_inode` under `flc_lock`: the list's head, two lines of the entry that is there, two of the one that
+/// takes its place or is freed.
 const fn change_list(before: u64) -> Section {
     (0, before, 5, 30)
 }
@@ -85,13 +85,14 @@ impl Config {
         }
     }
 
-    /// Locks and unlocks a file of the thread's own. After it has set the lock, `fcntl_setlk` looks under `file_lock`, which
-    /// all threads of a process share, whether the file is still open: it reads only.
+    /// Locks and unlocks a file of the thread's own. After it has set the lock, `fcntl_setlk` looks under `file_lock`,
+    /// which all threads of a process share, whether the file is still open: it reads only.
     pub fn lock1(threads: usize) -> Self {
         Self::of(threads, &[(0, 2 * CALL, 0, 4)])
     }
 
-    /// The same with one file: `flc_lock` guards its list of locks, in either call, and `file_lock` as in [`Config::lock1`].
+    /// The same with one file: `flc_lock` guards its list of locks, in either call, and `file_lock` as in
+    /// [`Config::lock1`].
     pub fn lock2(threads: usize) -> Self {
         Self::of(threads, &[change_list(CALL / 2), (1, CALL / 2, 0, 4), change_list(CALL)])
     }

@@ -1,5 +1,5 @@
-//! Threads that count under one lock: the lock alone, or with a computation inside and outside (`oversub`, where there are
-//! more threads than CPUs).
+//! Threads that count under one lock: the lock alone, or with a computation inside and outside (`oversub`, where there
+//! are more threads than CPUs).
 
 use crate::crew::{Crew, Timing};
 use crate::lines::{check, lines, Line};

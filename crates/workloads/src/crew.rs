@@ -128,8 +128,8 @@ pub struct Place {
 
 /// Threads, and the machine they run on.
 pub trait Crew: Sync {
-    /// Runs `body` on so many threads at once. The signal advances after the warm-up and again after the measurement, and
-    /// the call returns when all have returned: the measured time, ns.
+    /// Runs `body` on so many threads at once. The signal advances after the warm-up and again after the measurement,
+    /// and the call returns when all have returned: the measured time, ns.
     fn run(&self, threads: usize, timing: Timing, body: &(dyn Fn(&Member<'_>) + Sync)) -> Ns;
     /// Where `cpu` lies.
     fn place(&self, cpu: u32) -> Place;

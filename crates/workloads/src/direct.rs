@@ -9,8 +9,9 @@ use lockswap_locks::{Context, Preference, RawLock, RawRwLock};
 use lockswap_platform::{settings, window, Platform};
 use std::marker::PhantomData;
 
-/// Gives this process's locks the parameters that `text` names behind a lock of the catalogue, and what the environment says of
-/// the time before a sleep, as the preload library would; says which lock it is, `None` if there is none of that name. Threads that use locks must not be there yet.
+/// Gives this process's locks the parameters that `text` names behind a lock of the catalogue, and what the
+/// environment says of the time before a sleep, as the preload library would; says which lock it is, `None` if there
+/// is none of that name. Threads that use locks must not be there yet.
 pub fn choose(role: Role, text: &str) -> Option<&'static str> {
     let named = named::read(role, text).ok()?;
     named.settings().for_each(|(number, value)| settings::set(number, value));
@@ -35,8 +36,8 @@ impl<P: Platform, L: RawLock<P>> Direct<P, L> {
     }
 }
 
-/// The contexts of one thread, which holds at most one lock at a time through them; each on a line of its own, as in the
-/// preload library's pool.
+/// The contexts of one thread, which holds at most one lock at a time through them; each on a line of its own, as in
+/// the preload library's pool.
 pub struct Contexts<C: Context> {
     current: Box<Line<C>>,
     /// Contexts of earlier acquisitions that another thread still looked at.
@@ -86,8 +87,8 @@ impl<P: Platform, L: RawLock<P>> Mutex for Direct<P, L> {
 
     #[inline]
     fn lock(&self, me: &mut Contexts<L::Ctx>) {
-        // SAFETY: the context is reusable and serves no other acquisition, since `me` holds one lock at a time; it stays
-        // where it is, and is leaked if it must outlive the thread.
+        // SAFETY: the context is reusable and serves no other acquisition, since `me` holds one lock at a time; it
+        // stays where it is, and is leaked if it must outlive the thread.
         unsafe { self.0.lock(me.take()) }
     }
 

@@ -1,12 +1,12 @@
-//! Epochs of critical sections with a latency target (Liu, Gu, Tang, Li, Zang, Chen: LibASL, PPoPP 2022, section 4.1): an
-//! epoch takes 4 critical sections of different lengths under 2 locks and increments 64 lines of memory in all; a thread
-//! computes between two epochs.
+//! Epochs of critical sections with a latency target (Liu, Gu, Tang, Li, Zang, Chen: LibASL, PPoPP 2022, section 4.1):
+//! an epoch takes 4 critical sections of different lengths under 2 locks and increments 64 lines of memory in all; a
+//! thread computes between two epochs.
 //!
-//! [`Config`] has the paper's six benchmarks as presets. Deviation: the paper's threads execute `nop` instructions between
-//! epochs; here they compute ([`Platform::compute`]), one step for 48 instructions, since the paper's machine decodes 8 in a
-//! cycle and a step takes 6 cycles. The paper does not tell the lengths of the 4 sections. In bench 2
-//! longer epochs touch the same lines more often, where the paper's touch more lines; in bench 3 `long` is the percentage of
-//! long epochs, because the paper's text says both that and the opposite.
+//! [`Config`] has the paper's six benchmarks as presets. Deviation: the paper's threads execute `nop` instructions
+//! between epochs; here they compute ([`Platform::compute`]), one step for 48 instructions, since the paper's machine
+//! decodes 8 in a cycle and a step takes 6 cycles. The paper does not tell the lengths of the 4 sections. In bench 2
+//! longer epochs touch the same lines more often, where the paper's touch more lines; in bench 3 `long` is the
+//! percentage of long epochs, because the paper's text says both that and the opposite.
 
 use crate::crew::{gather, Crew, Member, Phase, Timing};
 use crate::lines::{check, lines, touch, Line};
@@ -40,8 +40,8 @@ const BETWEEN: u64 = 600 * 128 / NOPS;
 pub enum Length {
     /// All alike.
     Constant,
-    /// Changes five times in a run: as usual for 100 of 350 parts of it, then 128 times, usual for 50, each by chance 1 to
-    /// 128 times for 50, 1024 times for the last 50 (bench 2).
+    /// Changes five times in a run: as usual for 100 of 350 parts of it, then 128 times, usual for 50, each by chance
+    /// 1 to 128 times for 50, 1024 times for the last 50 (bench 2).
     Phases,
     /// Some of the epochs, by chance, take more steps: `long` and `factor` of [`Config`] (bench 3).
     Mixed,
@@ -71,8 +71,8 @@ pub struct Config {
     pub factor: u64,
     /// The target, ns; without one, epochs are not annotated, and a reorderable lock uses its largest window.
     pub slo: Option<Ns>,
-    /// The largest reorder window, ns; without one, the lock's own. Without a target it is the window of all, as in the
-    /// paper's LibASL-OPT.
+    /// The largest reorder window, ns; without one, the lock's own. Without a target it is the window of all, as in
+    /// the paper's LibASL-OPT.
     pub window: Option<Ns>,
     /// What is noted about each critical section.
     pub detail: Detail,
@@ -108,7 +108,8 @@ impl Config {
         Self { length: Length::Mixed, long, inside: 1, slo: Some(100_000), ..Self::contended(threads) }
     }
 
-    /// Bench 4, which is set up as the paper's figure 4: one lock, one section of 64 lines, 1600 `nop` instructions between.
+    /// Bench 4, which is set up as the paper's figure 4: one lock, one section of 64 lines, 1600 `nop` instructions
+    /// between.
     pub fn scalability(threads: usize) -> Self {
         Self { locks: 1, sections: vec![64], between: 1600 / NOPS, ..Self::contended(threads) }
     }
@@ -127,7 +128,8 @@ impl Config {
     }
 }
 
-/// The phase of bench 2 after `part` of the run: its number from 1, and where lengths vary by chance nothing, else the factor.
+/// The phase of bench 2 after `part` of the run: its number from 1, and where lengths vary by chance nothing, else the
+/// factor.
 fn phase(part: f64) -> (usize, Option<u64>) {
     match part * 350.0 {
         at if at < 100.0 => (1, Some(1)),

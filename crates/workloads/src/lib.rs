@@ -2,14 +2,14 @@
 //! [`locktorture`] and [`calls`]. They print nothing and check their own results. See `docs/workloads.md`. [`condvar`]
 //! needs condition variables, and so hardware.
 //!
-//! A body is generic over the [platform](lockswap_platform::Platform), over the lock, and over the [crew](crew::Crew) that
-//! provides threads and measures time: it runs on hardware and on a simulated machine. Memory that critical sections touch
-//! is made of the platform's atomics, work is [`compute`](lockswap_platform::Platform::compute) and
+//! A body is generic over the [platform](lockswap_platform::Platform), over the lock, and over the [crew](crew::Crew)
+//! that provides threads and measures time: it runs on hardware and on a simulated machine. Memory that critical
+//! sections touch is made of the platform's atomics, work is [`compute`](lockswap_platform::Platform::compute) and
 //! [`keep_busy`](lockswap_platform::Platform::keep_busy); everything else takes no simulated time.
 //!
 //! On hardware the locks are pthread objects, reached through the dynamic symbol table, so that a preloaded library
-//! interposes them as in any other program, or locks of the catalogue [called directly](direct). What threads synchronise
-//! with besides comes from `std`, which on Linux calls no pthread lock function.
+//! interposes them as in any other program, or locks of the catalogue [called directly](direct). What threads
+//! synchronise with besides comes from `std`, which on Linux calls no pthread lock function.
 
 pub mod affinity;
 mod avl;

@@ -1,7 +1,7 @@
 //! Memory that critical sections touch: numbers in cache lines of their own.
 //!
-//! They are relaxed atomics of the platform: plain loads and stores on hardware, a cost on a simulated machine, and a lock
-//! that does not exclude loses increments instead of being undefined behaviour.
+//! They are relaxed atomics of the platform: plain loads and stores on hardware, a cost on a simulated machine, and a
+//! lock that does not exclude loses increments instead of being undefined behaviour.
 
 use crate::record::Record;
 use lockswap_platform::{AtomicInt, Ordering::Relaxed, Platform};

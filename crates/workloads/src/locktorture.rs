@@ -1,11 +1,12 @@
-//! The Linux kernel's own test of its spinlocks as a benchmark, which CNA's paper measured (Dice, Kogan: EuroSys 2019, section
-//! 7.2.1): threads take one lock again and again, and stay inside for a while now and then, the more seldom the more threads
-//! there are.
+//! The Linux kernel's own test of its spinlocks as a benchmark, which CNA's paper measured (Dice, Kogan: EuroSys 2019,
+//! section 7.2.1): threads take one lock again and again, and stay inside for a while now and then, the more seldom
+//! the more threads there are.
 //!
-//! After `kernel/locking/locktorture.c` of Linux 6.1: a holder writes a flag, counts in a line that four threads share, draws
-//! three random numbers, and delays for 2 us one time in 4 times the number of threads. The divisions take the most of that
-//! time: 32 to 96 cycles each (Fog, instruction tables: DIV r64, Haswell). Left out: the delay of 100 ms one time in 200,000
-//! times the number of threads, which comes once in seconds; what a thread does between two acquisitions is one draw.
+//! After `kernel/locking/locktorture.c` of Linux 6.1: a holder writes a flag, counts in a line that four threads
+//! share, draws three random numbers, and delays for 2 us one time in 4 times the number of threads. The divisions
+//! take the most of that time: 32 to 96 cycles each (Fog, instruction tables: DIV r64, Haswell). Left out: the delay
+//! of 100 ms one time in 200,000 times the number of threads, which comes once in seconds; what a thread does between
+//! two acquisitions is one draw.
 
 use crate::crew::{Crew, Timing};
 use crate::lines::{check, lines, Line};

@@ -1,8 +1,8 @@
-//! A shared array in the critical section, and a timed non-critical section (Lo, Chen, Cheng, Wu, Shih: RON, OSDI 2023,
-//! algorithm 4).
+//! A shared array in the critical section, and a timed non-critical section (Lo, Chen, Cheng, Wu, Shih: RON, OSDI
+//! 2023, algorithm 4).
 //!
-//! A non-critical section ends at the first look at the clock that finds more time passed than 0.85 to 1.15 times its stated
-//! length. That is drawn anew at each look, so that most end soon after 0.85 times.
+//! A non-critical section ends at the first look at the clock that finds more time passed than 0.85 to 1.15 times its
+//! stated length. That is drawn anew at each look, so that most end soon after 0.85 times.
 //!
 //! Deviation from the paper: its array has 100 numbers in "2 cache lines", here the lines are a parameter.
 
@@ -32,7 +32,8 @@ pub struct Config {
     pub lines: usize,
     /// Steps that the holder computes, besides.
     pub inside: u64,
-    /// Length of the non-critical section, ns; at each look at the clock 0.85 to 1.15 times as much is taken for its end.
+    /// Length of the non-critical section, ns; at each look at the clock 0.85 to 1.15 times as much is taken for its
+    /// end.
     pub ncs: Ns,
     /// What is noted.
     pub detail: Detail,

@@ -1,4 +1,5 @@
-//! The same workload on a pthread mutex and on a lock of the catalogue that is called directly: what interposition costs.
+//! The same workload on a pthread mutex and on a lock of the catalogue that is called directly: what interposition
+//! costs.
 
 use crate::direct::{choose, Direct};
 use crate::hardware::Hardware;

@@ -1,10 +1,10 @@
 //! pthread mutexes, condition variables, read-write locks and spinlocks, as thin wrappers with stable addresses.
 //!
-//! The wrappers are handed out pinned and initialise the object in place. A function that fails where POSIX gives it no
-//! reason to ends the program with the error code.
+//! The wrappers are handed out pinned and initialise the object in place. A function that fails where POSIX gives it
+//! no reason to ends the program with the error code.
 //!
-//! Misuse is not prevented (unlocking what is not held, relocking a normal mutex): POSIX leaves it undefined, and every
-//! implementation that we measure confines the damage to the lock word or to a wait that never ends.
+//! Misuse is not prevented (unlocking what is not held, relocking a normal mutex): POSIX leaves it undefined, and
+//! every implementation that we measure confines the damage to the lock word or to a wait that never ends.
 
 use libc::{c_char, c_int};
 use std::cell::UnsafeCell;
@@ -18,7 +18,8 @@ unsafe extern "C" {
 
 /// Whether glibc still takes its shortcuts for processes that have not started a second thread.
 pub fn single_threaded() -> bool {
-    // SAFETY: glibc 2.32 and newer define this variable; only thread creation writes it, and a stale value is harmless.
+    // SAFETY: glibc 2.32 and newer define this variable; only thread creation writes it, and a stale value is
+    // harmless.
     unsafe { std::ptr::addr_of!(__libc_single_threaded).read_volatile() != 0 }
 }
 
@@ -166,7 +167,8 @@ impl crate::Mutex for Mutex {
 
 impl Drop for Mutex {
     fn drop(&mut self) {
-        // SAFETY: nobody borrows the mutex any more. EBUSY (it was left locked) costs nothing but the lock's own state.
+        // SAFETY: nobody borrows the mutex any more. EBUSY (it was left locked) costs nothing but the lock's own
+        // state.
         unsafe { libc::pthread_mutex_destroy(self.raw.get()) };
     }
 }

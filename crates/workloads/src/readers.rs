@@ -1,5 +1,5 @@
-//! Readers and writers of one read-write lock. A writer increments every line of an array, a reader sees whether all hold
-//! the same number.
+//! Readers and writers of one read-write lock. A writer increments every line of an array, a reader sees whether all
+//! hold the same number.
 
 use crate::crew::{gather, Crew, Phase, Timing};
 use crate::lines::{check, lines, touch, Line};
@@ -45,8 +45,8 @@ const WRITE: usize = 2;
 /// Runs the workload on `lock`. The times are waits for the lock, of all operations, of reads and of writes.
 ///
 /// # Panics
-/// If a reader saw what a writer had half done, or an increment was lost, which means that the lock did not exclude; if
-/// there are no threads or lines, or `reads` is over 100.
+/// If a reader saw what a writer had half done, or an increment was lost, which means that the lock did not exclude;
+/// if there are no threads or lines, or `reads` is over 100.
 pub fn run<P: Platform, L: ReadWrite>(config: &Config, crew: &dyn Crew, lock: &L) -> Report {
     assert!(config.reads <= 100, "reads is {}, over 100", config.reads);
     assert!(config.lines > 0, "an array without a line");

@@ -114,8 +114,8 @@ pub struct Received {
 }
 
 impl Baton {
-    /// The holder has entered the critical section at the time `entered`, having asked at `asked`. What came from another
-    /// thread is returned.
+    /// The holder has entered the critical section at the time `entered`, having asked at `asked`. What came from
+    /// another thread is returned.
     #[inline]
     pub fn enter<P: Platform>(&self, member: &Member<'_>, asked: Ns, entered: Ns) -> Option<Received> {
         let me = member.number as u32 + 1;

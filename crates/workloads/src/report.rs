@@ -43,8 +43,8 @@ pub struct Report {
     pub lock_time: Option<LockTime>,
     /// What is timed: `wait` for the lock, or `epoch`; empty where nothing is.
     pub timed: String,
-    /// The times: of `all` threads, and of those on `big` and on `little` CPUs where both are used; with a class in front
-    /// (`read`, `read-little`) where the workload has classes.
+    /// The times: of `all` threads, and of those on `big` and on `little` CPUs where both are used; with a class in
+    /// front (`read`, `read-little`) where the workload has classes.
     pub latency: BTreeMap<String, Distribution>,
     /// Thread by thread; absent where it stands for several rounds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -86,7 +86,8 @@ pub struct HandoffReport {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct LockTime {
-    /// Jain's index over the threads' lock time, each divided by the scheduler's weight of the thread: 1 if each had its share.
+    /// Jain's index over the threads' lock time, each divided by the scheduler's weight of the thread: 1 if each had
+    /// its share.
     #[schemars(range(min = 0, max = 1))]
     pub jain: f64,
     /// Share of the measured time in which the lock was held.
@@ -287,8 +288,8 @@ pub fn summary(rounds: &[&Report]) -> Option<Report> {
     Some(summary)
 }
 
-/// The median of each number in several reports of one form. Lists go, because they are of one run; what is no number is
-/// that of the first report, and what one report lacks is of those that have it.
+/// The median of each number in several reports of one form. Lists go, because they are of one run; what is no number
+/// is that of the first report, and what one report lacks is of those that have it.
 fn medians(reports: &[Value]) -> Value {
     match reports.first() {
         Some(Value::Object(first)) => {

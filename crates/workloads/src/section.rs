@@ -96,8 +96,8 @@ pub(crate) trait Round: Send {
     fn outside(&mut self);
 }
 
-/// Lets every thread acquire `mutex` again and again, each acquisition an operation, and do what `start` makes of it: what
-/// they noted, what they made in the end, and the measured time.
+/// Lets every thread acquire `mutex` again and again, each acquisition an operation, and do what `start` makes of it:
+/// what they noted, what they made in the end, and the measured time.
 pub(crate) fn rounds<P: Platform, M: Mutex, R: Round>(
     mutex: &M,
     crew: &dyn Crew,

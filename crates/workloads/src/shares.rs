@@ -42,8 +42,8 @@ impl Config {
         Self { threads, timing, lengths: vec![10_000, 1_000], pause: 0, spread: 0, nice: vec![0] }
     }
 
-    /// As in a key-value store with one lock: writers with longer sections next to readers with shorter ones, of lengths
-    /// that vary, and some work outside.
+    /// As in a key-value store with one lock: writers with longer sections next to readers with shorter ones, of
+    /// lengths that vary, and some work outside.
     pub fn store(threads: usize) -> Self {
         Self { lengths: vec![6_000, 1_000], pause: 1_000, spread: 50, ..Self::toy(threads) }
     }

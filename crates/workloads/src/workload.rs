@@ -195,8 +195,8 @@ impl Workload {
         self
     }
 
-    /// Sets one of the workload's own keys, which are those of its configuration in JSON. Times may have a unit, lists have
-    /// commas, `null` takes away what may be absent.
+    /// Sets one of the workload's own keys, which are those of its configuration in JSON. Times may have a unit, lists
+    /// have commas, `null` takes away what may be absent.
     ///
     /// # Errors
     /// There is no such key, or it cannot have that value.

@@ -1,4 +1,5 @@
-//! Locks that are called directly have the parameters that stand behind their names. The values are the process's: one test.
+//! Locks that are called directly have the parameters that stand behind their names. The values are the process's: one
+//! test.
 
 use lockswap_locks::parameters::{Setting, SPINS_BEFORE_PARK};
 use lockswap_locks::registry::Role;

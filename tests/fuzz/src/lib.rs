@@ -18,8 +18,8 @@ use proptest::prelude::*;
 use proptest::sample::{select, Index};
 use proptest::test_runner::{Config, FileFailurePersistence, TestError, TestRunner};
 
-/// Makes the tests of `$check`, a function of `&[u8]`, for the reader whose corpus is the folder `$reader`. On each of the
-/// two sorts of random input it runs `$weight` times as many cases as the variable `PROPTEST_CASES` says, or 256.
+/// Makes the tests of `$check`, a function of `&[u8]`, for the reader whose corpus is the folder `$reader`. On each of
+/// the two sorts of random input it runs `$weight` times as many cases as the variable `PROPTEST_CASES` says, or 256.
 #[macro_export]
 macro_rules! tests {
     ($reader:ident, $weight:expr, $check:path) => {
@@ -49,8 +49,8 @@ const PER_BYTE: u64 = 256;
 /// A mebibyte.
 pub const MIB: u64 = 1 << 20;
 
-/// Reads `input` with `read`, which must not take much more memory than the input does: no more than `free` bytes whatever
-/// the input is, and in proportion to its length.
+/// Reads `input` with `read`, which must not take much more memory than the input does: no more than `free` bytes
+/// whatever the input is, and in proportion to its length.
 pub fn reading<T>(input: &[u8], free: u64, read: impl FnOnce() -> T) -> T {
     let mut result = None;
     // The counter must see its end also where the reader panics.

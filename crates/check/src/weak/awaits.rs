@@ -17,7 +17,8 @@
 use super::threads::virtual_cpu;
 use std::cell::{Cell, RefCell};
 
-/// Looks of a thread without a change by anybody, after which it has seen the newest values: loom keeps seven of a word.
+/// Looks of a thread without a change by anybody, after which it has seen the newest values: loom keeps seven of a
+/// word.
 const LOOKS: u32 = 24;
 
 /// What is known about one thread.

@@ -1,8 +1,9 @@
 //! When memory ends under loom: a lock that is destroyed, a node whose acquisition is over.
 //!
-//! Each word has a [`Token`], memory of loom's that every access to the word reads and the end of the word writes. Loom
-//! finds a read of it that does not happen before the write, or the write before the read, whichever of them comes first
-//! in this execution. An access that comes after the end, and does so in every execution, is found by its address.
+//! Each word has a [`Token`], memory of loom's that every access to the word reads and the end of the word writes.
+//! Loom finds a read of it that does not happen before the write, or the write before the read, whichever of them
+//! comes first in this execution. An access that comes after the end, and does so in every execution, is found by its
+//! address.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

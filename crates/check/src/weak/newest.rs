@@ -50,10 +50,10 @@ pub fn note_write<T>(word: &T, order: Ordering) {
     }
 }
 
-/// Whether a load with this order has to see the last write. Loom takes SeqCst for AcqRel. What C11 adds to that is here the
-/// rule that a SeqCst load of a word to which SeqCst accesses have written sees the newest value: none older than the last
-/// of these writes would be right, so that no correct lock fails, though an execution is missing if there was a weaker
-/// write after that. A word that no SeqCst access has written to is loaded like any other.
+/// Whether a load with this order has to see the last write. Loom takes SeqCst for AcqRel. What C11 adds to that is
+/// here the rule that a SeqCst load of a word to which SeqCst accesses have written sees the newest value: none older
+/// than the last of these writes would be right, so that no correct lock fails, though an execution is missing if
+/// there was a weaker write after that. A word that no SeqCst access has written to is loaded like any other.
 pub fn reads_in_sequence<T>(word: &T, order: Ordering) -> bool {
     order == Ordering::SeqCst && SEQUENTIAL.with_borrow(|words| words.contains(&(&raw const *word).addr()))
 }

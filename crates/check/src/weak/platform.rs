@@ -10,12 +10,12 @@ use std::cell::{Cell, RefCell};
 use std::panic::Location;
 
 /// The machine of loom: thread i runs on CPU i, of node i modulo 2; even ones are big. A bounded spin looks once, a
-/// timed wait twice. Each thread has a clock of its own, which stands still but for the end of a timed wait: a common one
-/// would order what no lock orders.
+/// timed wait twice. Each thread has a clock of its own, which stands still but for the end of a timed wait: a common
+/// one would order what no lock orders.
 ///
 /// A sleeper may wake up for no reason, except in scenarios that say
-/// [`sleep_soundly`](lockswap_conformance::small::Stage::sleep_soundly): there it sleeps until it is woken. Waits have to
-/// end: see [`awaits`]. Conditional stores: see [`settling`]. Memory that a scenario says is
+/// [`sleep_soundly`](lockswap_conformance::small::Stage::sleep_soundly): there it sleeps until it is woken. Waits have
+/// to end: see [`awaits`]. Conditional stores: see [`settling`]. Memory that a scenario says is
 /// [`gone`](lockswap_conformance::small::Stage::gone) must not be accessed: see [`memory`](super::memory).
 pub struct Weak;
 
@@ -169,8 +169,8 @@ impl Platform for Weak {
             QUEUES.fetch_add(0, Ordering::Relaxed);
         }
         word.1.access();
-        // The kernel compares the newest value, and in one step with going to sleep: nothing comes in between here either.
-        // Loom reads the newest one for an exchange, and writes nothing if that fails.
+        // The kernel compares the newest value, and in one step with going to sleep: nothing comes in between here
+        // either. Loom reads the newest one for an exchange, and writes nothing if that fails.
         let value = if is_sound {
             let other = !expected;
             word.0.compare_exchange(other, other, Ordering::Relaxed, Ordering::Relaxed).unwrap_or_else(|found| found)

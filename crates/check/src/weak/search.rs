@@ -23,8 +23,8 @@ pub struct Report {
     pub failure: Option<String>,
 }
 
-/// Runs `scenario` in every way, at most about `most` times and for at most `time`, with at most `preemptions` preemptions
-/// if that is given.
+/// Runs `scenario` in every way, at most about `most` times and for at most `time`, with at most `preemptions`
+/// preemptions if that is given.
 pub fn explore(preemptions: Option<usize>, most: u64, time: Duration, scenario: fn()) -> Report {
     let executions = Arc::new(AtomicU64::new(0));
     let counter = executions.clone();

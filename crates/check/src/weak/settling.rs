@@ -1,10 +1,10 @@
 //! Conditional stores under loom, and what settles them.
 //!
-//! Each thread has a mutex, which it holds from the look to the store. Who settles acquires and releases those of all other
-//! threads, one after the other: a store that has begun has happened before, and whoever looks later sees all that was
-//! before. Stores of different threads are not ordered by this. It is an execution of the hardware's where each CPU is
-//! interrupted before a look or after a store; that a store which has begun is aborted, and refuses although the flag is
-//! clear, is seen in the explorer only.
+//! Each thread has a mutex, which it holds from the look to the store. Who settles acquires and releases those of all
+//! other threads, one after the other: a store that has begun has happened before, and whoever looks later sees all
+//! that was before. Stores of different threads are not ordered by this. It is an execution of the hardware's where
+//! each CPU is interrupted before a look or after a store; that a store which has begun is aborted, and refuses
+//! although the flag is clear, is seen in the explorer only.
 
 use super::awaits;
 use super::threads::virtual_cpu;

@@ -24,7 +24,8 @@ impl Threads for Modelled {
             .into_iter()
             .enumerate()
             .map(|(index, body)| {
-                // SAFETY: all threads are joined before this function returns; loom ends a failed execution as a whole.
+                // SAFETY: all threads are joined before this function returns; loom ends a failed execution as a
+                // whole.
                 let body: Box<dyn FnOnce() + Send + 'static> = unsafe { std::mem::transmute(body) };
                 (index as u32, body)
             })

@@ -49,7 +49,8 @@ pub struct EpochsArgs {
     /// Numbers of threads [default: one per CPU; scalability: 1 and upwards; oversub: two per CPU]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000))]
     threads: Vec<u32>,
-    /// How many locks the epochs take: section i takes lock i modulo their number [default: 2, or 1 with fewer than 4 big CPUs]
+    /// How many locks the epochs take: section i takes lock i modulo their number [default: 2, or 1 with fewer than 4
+    /// big CPUs]
     #[arg(long, alias = "locks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     lock_count: Option<u32>,
     /// Lines that each critical section of an epoch increments [default: 8,12,20,24; scalability: 64; contention: 2]

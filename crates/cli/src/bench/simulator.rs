@@ -1,5 +1,5 @@
-//! `lockswap bench simulator`: how fast the simulated machine is on this one; with `--targets`, next to what it is meant
-//! to be.
+//! `lockswap bench simulator`: how fast the simulated machine is on this one; with `--targets`, next to what it is
+//! meant to be.
 
 use super::{session, Common};
 use crate::outputs::{Outputs, Wanted, ALL_FORMS};

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Measures each lock as it is, and while it is traced. As in `lockswap trace`, this process reads, unwinds and sums up
-/// meanwhile.
+/// Measures each lock as it is, and while it is traced. As in `lockswap trace`, this process reads, unwinds and sums
+/// up meanwhile.
 pub fn run(common: &Common) -> anyhow::Result<ExitCode> {
     let locks = locks(Role::Mutex, &common.lock, &[INTERPOSED], &["auto", "futex", "mcs_stp", "cna", "shfllock-b"])?;
     let shared = SharedFile::create(Settings::default())?;

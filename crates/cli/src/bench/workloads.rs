@@ -153,7 +153,8 @@ pub struct OversubArgs {
     /// Competing threads
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     threads: u32,
-    /// Measure read-write locks instead, these besides the baselines, or with no ID all of them; nine reads for a write
+    /// Measure read-write locks instead, these besides the baselines, or with no ID all of them; nine reads for a
+    /// write
     #[arg(long, value_name = "ID", value_delimiter = ',', num_args = 0..)]
     rwlock: Option<Vec<String>>,
     #[command(flatten)]
@@ -310,8 +311,8 @@ fn run_usual(name: &str, usual: &Usual, common: &Common, of: impl Fn(usize) -> W
     Bench { name, rounds: 5, baseline: PLAIN, page: &page }.run(common, series, &usual.options)
 }
 
-/// Runs `lockswap bench ncs`: each setting with the shared array, for throughput, hand-over and contention time, and with an
-/// empty critical section, for the time of a round.
+/// Runs `lockswap bench ncs`: each setting with the shared array, for throughput, hand-over and contention time, and
+/// with an empty critical section, for the time of a round.
 pub fn ncs(args: &NcsArgs, common: &Common) -> anyhow::Result<ExitCode> {
     let locks = mutexes(common, &["ttas", "ticket", "mcs_spin", "c-bo-mcs_spin", "shfllock", "ron"])?;
     let seats = args.options.seats(true)?;

@@ -68,16 +68,16 @@ pub struct CompareArgs {
     /// Old spelling of `lower:` before the REGEX of --metric
     #[arg(long, requires = "metric", hide = true)]
     lower_is_better: bool,
-    /// Lets the built-in workload do FACTOR times the work on these CPUs, with threads pinned, and calls them little, as
-    /// in 1:3
+    /// Lets the built-in workload do FACTOR times the work on these CPUs, with threads pinned, and calls them little,
+    /// as in 1:3
     #[arg(long, value_name = "CPUS:FACTOR", conflicts_with = "command")]
     little: Option<Little>,
     /// Runs all locks with each value of a parameter, which stands as {NAME} in the program's arguments; as in
     /// threads=1-8 or size=10,100. Repeatable
     #[arg(long, value_name = "NAME=VALUES", requires = "command")]
     sweep: Vec<Sweep>,
-    /// Load generator: the program is then a server, started on the lock, and what CMD takes and prints is compared. CMD
-    /// runs in the shell, without lockswap, as do all CMD
+    /// Load generator: the program is then a server, started on the lock, and what CMD takes and prints is compared.
+    /// CMD runs in the shell, without lockswap, as do all CMD
     #[arg(long, value_name = "CMD", requires_all = ["command", "ready"])]
     load: Option<String>,
     /// What shows that the server is ready: port:N (somebody listens on that TCP port), file:FILE (it is there) or

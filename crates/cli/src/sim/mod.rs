@@ -68,8 +68,8 @@ pub struct SimArgs {
     /// What the threads do
     #[arg(long, value_name = "NAME", default_value = "counter")]
     workload: String,
-    /// Locks; pthread is glibc's mutex, to which ratios refer [default: pthread,mcs_spin,cna,ticket,ttas, or what suits the
-    /// workload]
+    /// Locks; pthread is glibc's mutex, to which ratios refer [default: pthread,mcs_spin,cna,ticket,ttas, or what
+    /// suits the workload]
     #[arg(short = 'l', long, alias = "locks", value_name = "ID,ID,...", value_delimiter = ',', conflicts_with = "all")]
     lock: Vec<String>,
     /// Simulate every lock
@@ -79,15 +79,15 @@ pub struct SimArgs {
     /// epochs-oversub: twice as many]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     threads: Vec<u32>,
-    /// Virtual time that is measured, after a warm-up of a tenth of it: 500us, 1s [default: 20ms; epochs-variable 350ms,
-    /// oversub and epochs-oversub 200ms]
+    /// Virtual time that is measured, after a warm-up of a tenth of it: 500us, 1s [default: 20ms; epochs-variable
+    /// 350ms, oversub and epochs-oversub 200ms]
     #[arg(long, value_name = "TIME", value_parser = within(DURATIONS))]
     duration: Option<Ns>,
     /// Seed of all chance; the same one gives the same numbers on every machine
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Runs of each lock and number of threads, with seeds from --seed on; tables show medians. It is not called --runs
-    /// because one seed gives the same numbers in all runs
+    /// Runs of each lock and number of threads, with seeds from --seed on; tables show medians. It is not called
+    /// --runs because one seed gives the same numbers in all runs
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     seeds: u32,
     /// Another value for a key of the workload (keys=4096), or several (ncs=1us,10us), or another one for a key of the
@@ -263,8 +263,8 @@ type Interrupted = (&'static str, &'static str);
 
 const RUNS: Interrupted = ("no run had come to its end", "the table shows what was simulated until then");
 
-/// Shows on the bar how many runs have been made. After a signal the process ends with what `show` shows of the result,
-/// if there is anything, as it says.
+/// Shows on the bar how many runs have been made. After a signal the process ends with what `show` shows of the
+/// result, if there is anything, as it says.
 fn advance(
     bar: &ProgressBar,
     interrupt: &Interrupt,

@@ -56,7 +56,8 @@ impl Column {
 /// Blanks between two columns.
 pub const GAP: u16 = 1;
 
-/// The columns for which there is room, in their order, each with its width, where the longest name of a lock is so long.
+/// The columns for which there is room, in their order, each with its width, where the longest name of a lock is so
+/// long.
 pub fn fitting(room: u16, longest: u16) -> Vec<(&'static Column, u16)> {
     let mut by_rank: Vec<&'static Column> = COLUMNS.iter().collect();
     by_rank.sort_by_key(|column| column.rank);

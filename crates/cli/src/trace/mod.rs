@@ -234,8 +234,8 @@ pub fn check(command: &[OsString]) -> Result<(), UserError> {
     }
 }
 
-/// Starts a program, does `work` with the number of its process again and again until it has ended, and passes signals on to
-/// it; `None` if the user does not want to wait any longer.
+/// Starts a program, does `work` with the number of its process again and again until it has ended, and passes signals
+/// on to it; `None` if the user does not want to wait any longer.
 fn follow(program: &Program, mut work: impl FnMut(u32)) -> anyhow::Result<Option<ExitStatus>> {
     // Caught before the program starts, so that none is lost; the program itself starts with the usual dispositions.
     let forwarded = FORWARDED.into_iter().filter(|signal| !is_ignored(*signal));

@@ -90,7 +90,8 @@ fn the_sizes_of_the_json_are_those_of_the_types() {
     assert_eq!(locks.iter().filter(|lock| !lock["source"].is_null()).count(), sizes.len());
     for (role, id, bytes, context) in sizes {
         let lock = locks.iter().find(|l| l["role"] == role && l["id"] == id).unwrap_or_else(|| panic!("{role} {id}"));
-        // The object keeps 16 bytes for the lock and the address of the holder's context; else it keeps the lock's address.
+        // The object keeps 16 bytes for the lock and the address of the holder's context; else it keeps the lock's
+        // address.
         let address = if context == 0 { 0 } else { 8 };
         let in_place = bytes + address <= 16;
         assert_eq!(lock["in_place"], in_place, "{id}");

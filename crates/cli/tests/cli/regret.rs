@@ -153,8 +153,8 @@ fn regret_on_hardware_measures_workloads_conditions_and_programs() {
     assert_eq!(ids(&exported), expected);
     for cell in exported["cells"].as_array().unwrap() {
         assert!(cell["ratio"].as_f64().is_some_and(|ratio| ratio >= 0.0), "{cell}");
-        // On a busy machine a thread of SCHED_FIFO may spin for the whole run while the holder has no CPU: then there is
-        // no operation that takes CPU time.
+        // On a busy machine a thread of SCHED_FIFO may spin for the whole run while the holder has no CPU: then there
+        // is no operation that takes CPU time.
         let measured = cell["ratio"].as_f64() != Some(0.0);
         assert!(measured || cell["body"] == "fifo", "{cell}");
         assert_eq!(cell["cpu_next_to"].as_str(), measured.then_some("futex"), "mcs_spin does not block: {cell}");

@@ -442,8 +442,8 @@ const SMALLER: [(&str, &str); 19] = [
     ("length = \"10s\"", "length = \"0.5s\""),
 ];
 
-/// Runs a plan of `studies/` that needs these programs and files of Debian packages: small, on two locks, at one level.
-/// What it says, where it could run.
+/// Runs a plan of `studies/` that needs these programs and files of Debian packages: small, on two locks, at one
+/// level. What it says, where it could run.
 fn run_small(plan: &str, programs: &[(&str, &str)], files: &[(&str, &str)]) -> Option<(Place, String)> {
     let place = Place::new();
     let is_there = programs.iter().all(|(program, package)| need(program, package).is_some())

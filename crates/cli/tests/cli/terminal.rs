@@ -192,7 +192,8 @@ fn words_of_texts() -> BTreeSet<String> {
     words
 }
 
-/// Shows `args` on terminals of several widths: no line is too long, and all words are whole; gives the narrow one's text.
+/// Shows `args` on terminals of several widths: no line is too long, and all words are whole; gives the narrow one's
+/// text.
 fn fits(args: &[&str], other_words: &str) -> String {
     let place = Place::new();
     fits_in(&place, args, other_words)

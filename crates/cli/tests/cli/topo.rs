@@ -38,7 +38,8 @@ fn the_tree_merges_levels_that_say_the_same() {
     assert!(xeon.contains("   0   10   21\n   1   21   10\n"), "{xeon}");
 }
 
-/// What `hmcs` makes of a machine: a third level where caches lie in nodes, or nodes in packages, whatever is asked for.
+/// What `hmcs` makes of a machine: a third level where caches lie in nodes, or nodes in packages, whatever is asked
+/// for.
 #[test]
 fn the_levels_of_hierarchical_locks_are_shown() {
     let place = Place::new();

@@ -238,7 +238,8 @@ fn after_ctrl_c_threads_that_still_wait_are_listed() {
     );
 }
 
-/// Two threads take turns, by semaphores, at two mutexes, each in an order of its own: they never wait for each other, but could.
+/// Two threads take turns, by semaphores, at two mutexes, each in an order of its own: they never wait for each other,
+/// but could.
 const ORDERS: &str = r#"
 #include <pthread.h>
 #include <semaphore.h>
@@ -401,7 +402,8 @@ int main(void) {
 fn experiments_find_locks_by_the_names_of_tables() {
     let place = Place::new();
     let program = compile(&place, "names", NAMES, &OPTIONS);
-    // How many of the sections that a turn of the loop has, for each release of the lock that is initialised by a call.
+    // How many of the sections that a turn of the loop has, for each release of the lock that is initialised by a
+    // call.
     for (lock, sections) in [("make_queue", 1.0), ("stock", 2.0), ("names:stock+0x28", 1.0), ("inner", 1.0)] {
         let change = format!("{lock}:30%");
         let args = ["trace", "--shorten", &change, "--progress", "make_queue", "--export", "w.json", "--", &program];

@@ -1,5 +1,5 @@
-//! What was chosen or changed when simulated numbers were at hand: `changes.toml`. It decides what kind of evidence a claim
-//! is.
+//! What was chosen or changed when simulated numbers were at hand: `changes.toml`. It decides what kind of evidence a
+//! claim is.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -22,7 +22,8 @@ struct File {
     changes: Vec<Change>,
 }
 
-/// A parameter or a rule of the model that was chosen when results were at hand; `changes.toml` says what the fields mean.
+/// A parameter or a rule of the model that was chosen when results were at hand; `changes.toml` says what the fields
+/// mean.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {

@@ -1,9 +1,9 @@
-//! The golden file: what each claim's number was when somebody last looked at it, seed by seed. A number that leaves it has
-//! been changed by the model, a machine, a workload or a lock, and somebody should know.
+//! The golden file: what each claim's number was when somebody last looked at it, seed by seed. A number that leaves
+//! it has been changed by the model, a machine, a workload or a lock, and somebody should know.
 //!
-//! One seed gives the same number on every host, but a change that only draws other chances, and other numbers of seeds,
-//! move it within what the seeds differ by. So the golden interval of a claim reaches from the least to the most of its
-//! seeds, and [`TOLERANCE`] of the mean beyond; the mean of a later run must lie in it.
+//! One seed gives the same number on every host, but a change that only draws other chances, and other numbers of
+//! seeds, move it within what the seeds differ by. So the golden interval of a claim reaches from the least to the
+//! most of its seeds, and [`TOLERANCE`] of the mean beyond; the mean of a later run must lie in it.
 
 use std::io;
 

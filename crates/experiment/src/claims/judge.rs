@@ -1,8 +1,9 @@
 //! When a simulated number agrees with a paper's, and how far a machine is off.
 //!
-//! One rule holds for all claims. Where a paper has a number, the error is a factor, the larger of simulated / paper and
-//! paper / simulated, and the claim agrees if that is at most [`NEAR`]: too high counts as much as too low. Where a paper
-//! has only a bound, the simulated number must keep it, but for [`SLACK`]; nothing can be said about how far off it is.
+//! One rule holds for all claims. Where a paper has a number, the error is a factor, the larger of simulated / paper
+//! and paper / simulated, and the claim agrees if that is at most [`NEAR`]: too high counts as much as too low. Where
+//! a paper has only a bound, the simulated number must keep it, but for [`SLACK`]; nothing can be said about how far
+//! off it is.
 
 use crate::validate::judge::geometric_mean;
 

@@ -1,8 +1,8 @@
 //! What can be moved on a machine and in the set-up of a claim, and which of it is a guess.
 //!
-//! A number of a machine file has a source if a comment names one: on its line, or above it, or above its section. What
-//! says "estimated", "fitted" or "assumed" there, and what says nothing, is a guess. Defaults that a file leaves out are
-//! guesses, too, and so are the keys of a workload that `changes.toml` lists as free.
+//! A number of a machine file has a source if a comment names one: on its line, or above it, or above its section.
+//! What says "estimated", "fitted" or "assumed" there, and what says nothing, is a guess. Defaults that a file leaves
+//! out are guesses, too, and so are the keys of a workload that `changes.toml` lists as free.
 
 use toml::{Table, Value};
 

@@ -2,19 +2,19 @@
 //!
 //! A claim gets [`FEWEST`] seeds first. As long as the 95 % interval of the mean (Student's t) reaches farther than
 //! [`PRECISION`] of it to either side, and more seeds are allowed, it gets half as many more. Where a paper has only a
-//! bound it is enough that the whole interval keeps the bound, or misses it. The rule looks at the numbers only, and the
-//! seeds are 1, 2, 3 and so on, so the result is the same on every host.
+//! bound it is enough that the whole interval keeps the bound, or misses it. The rule looks at the numbers only, and
+//! the seeds are 1, 2, 3 and so on, so the result is the same on every host.
 //!
-//! Two seeds are enough where their numbers lie within 0.3 % of each other. Where chance moves a number by far more than
-//! that, two are seldom so near, and then their mean is no farther off than that of any two.
+//! Two seeds are enough where their numbers lie within 0.3 % of each other. Where chance moves a number by far more
+//! than that, two are seldom so near, and then their mean is no farther off than that of any two.
 
 /// Seeds of a claim, at least.
 pub const FEWEST: u32 = 2;
 /// The share of the mean that its interval may reach to either side: a fifth of what a claim may be off.
 pub const PRECISION: f64 = 0.02;
 
-/// The 97.5 % quantiles of Student's t with 1, 2, 3 ... degrees of freedom; the last one, which is the smallest here, stands
-/// for all that follow.
+/// The 97.5 % quantiles of Student's t with 1, 2, 3 ... degrees of freedom; the last one, which is the smallest here,
+/// stands for all that follow.
 const T: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
 
 /// The mean of a claim's numbers, one of each seed, and how far its interval reaches to either side.

@@ -1,9 +1,10 @@
-//! How far claims move when parameters move: elementary effects, after Morris (Technometrics 33, 1991), one parameter at a
-//! time.
+//! How far claims move when parameters move: elementary effects, after Morris (Technometrics 33, 1991), one parameter
+//! at a time.
 //!
 //! The first base point is the machine as described; at others every parameter is drawn from the same range around its
-//! value, so that effects that depend on other parameters show. At each base point each parameter is multiplied and divided
-//! by one factor. An effect is the logarithm of how many times the claim's number becomes larger if the parameter does.
+//! value, so that effects that depend on other parameters show. At each base point each parameter is multiplied and
+//! divided by one factor. An effect is the logarithm of how many times the claim's number becomes larger if the
+//! parameter does.
 
 pub mod output;
 
@@ -72,13 +73,15 @@ pub struct Effect {
     pub value: String,
     /// Whether no source is named for it.
     pub is_guess: bool,
-    /// The mean of the effects: what becomes of the claim's number, less 1, if the parameter is multiplied by the factor.
+    /// The mean of the effects: what becomes of the claim's number, less 1, if the parameter is multiplied by the
+    /// factor.
     pub mean: f64,
     /// The mean of their sizes, Morris' mu*, in the same form.
     pub size: f64,
     /// The standard deviation of the effects as logarithms: of a parameter that acts differently at different points.
     pub deviation: f64,
-    /// Whether the claim agrees at one of the points only, a base point or one moved from it, and the size is beyond chance.
+    /// Whether the claim agrees at one of the points only, a base point or one moved from it, and the size is beyond
+    /// chance.
     pub decides: bool,
     /// How many effects there are.
     pub moves: usize,
@@ -95,8 +98,8 @@ pub struct Moved {
     pub mean: Option<f64>,
     /// Whether that agrees with the paper.
     pub agrees: bool,
-    /// How far apart the seeds of the described machine are, the most over the least; over the root of the number of seeds at
-    /// each point, since their mean is nearer; less 1.
+    /// How far apart the seeds of the described machine are, the most over the least; over the root of the number of
+    /// seeds at each point, since their mean is nearer; less 1.
     pub chance: f64,
     /// The effects, the largest first.
     pub effects: Vec<Effect>,

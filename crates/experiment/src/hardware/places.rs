@@ -5,8 +5,8 @@ use lockswap_machine::topology::Group;
 use lockswap_platform::set_place;
 use lockswap_workloads::crew::Place;
 
-/// Tells this process what the preload library finds out by itself, which CPUs are near each other and which are little;
-/// where the CPUs lie, by number: nothing where the machine does not tell.
+/// Tells this process what the preload library finds out by itself, which CPUs are near each other and which are
+/// little; where the CPUs lie, by number: nothing where the machine does not tell.
 ///
 /// # Errors
 /// The environment declares something about the machine that cannot be read.

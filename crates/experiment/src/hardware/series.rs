@@ -1,8 +1,8 @@
 //! A series of measurements: locks and parameters, round by round, and the locks of a round next to each other.
 //!
-//! A round measures everything once. Its order is drawn from the seed: that of the settings, and within each setting that
-//! of the locks, so that a lock and its baseline are near each other in time and neither is always the first. What follows
-//! from the rounds is decided as `lockswap compare` decides it: `docs/statistics.md`.
+//! A round measures everything once. Its order is drawn from the seed: that of the settings, and within each setting
+//! that of the locks, so that a lock and its baseline are near each other in time and neither is always the first.
+//! What follows from the rounds is decided as `lockswap compare` decides it: `docs/statistics.md`.
 
 use super::child::Environment;
 use super::job::{Job, Work};
@@ -57,8 +57,8 @@ pub struct Measured<T> {
     pub point: Point,
     /// Round by round.
     pub rounds: Vec<T>,
-    /// Why the run after these rounds gave nothing. A lock is not measured again then: a measurement checks its own result,
-    /// and one that hangs takes long to tell.
+    /// Why the run after these rounds gave nothing. A lock is not measured again then: a measurement checks its own
+    /// result, and one that hangs takes long to tell.
     pub failure: Option<String>,
     /// What the rounds say, for each [`Measure`]; empty before [`Series::judge`], and where nothing is compared.
     pub rows: Vec<Row>,
@@ -117,7 +117,8 @@ pub struct Measure<T> {
     pub name: &'static str,
     /// The number of a round, where there is one.
     pub number: Number<T>,
-    /// Whether less is better; a ratio is the baseline's number divided by the lock's then, so that above 1 is better always.
+    /// Whether less is better; a ratio is the baseline's number divided by the lock's then, so that above 1 is better
+    /// always.
     pub lower_is_better: bool,
 }
 
@@ -145,7 +146,8 @@ impl<T> Measure<T> {
 pub struct Series<T> {
     /// What is measured, setting by setting.
     pub groups: Vec<Group<T>>,
-    /// What the order follows, and the threads' random numbers in the first round; the next rounds have the next numbers.
+    /// What the order follows, and the threads' random numbers in the first round; the next rounds have the next
+    /// numbers.
     pub seed: u64,
     /// Where threads are pinned; nowhere if empty.
     pub seats: Vec<Seat>,
@@ -197,8 +199,8 @@ impl<T> Series<T> {
         measures * others.filter(|measured| measured.point.lock != INTERPOSED).count()
     }
 
-    /// Says what the rounds so far mean: each lock's ratio to the first of its group, and a verdict that the p value allows
-    /// after Holm's correction for everything that the series compares.
+    /// Says what the rounds so far mean: each lock's ratio to the first of its group, and a verdict that the p value
+    /// allows after Holm's correction for everything that the series compares.
     pub fn judge(&mut self, measures: &[Measure<T>]) {
         let mut p_values: Vec<(usize, usize, usize, Difference)> = Vec::new();
         let mut prices: Vec<(usize, usize, usize, Difference)> = Vec::new();
@@ -245,8 +247,8 @@ impl<T> Series<T> {
 }
 
 impl<T: DeserializeOwned> Series<T> {
-    /// Measures everything in so many rounds, in children of `program`. What one measurement cannot do is noted, the others go
-    /// on. `begin` is told what begins, `done` what there is afterwards.
+    /// Measures everything in so many rounds, in children of `program`. What one measurement cannot do is noted, the
+    /// others go on. `begin` is told what begins, `done` what there is afterwards.
     pub fn run(
         &mut self,
         program: &Path,

@@ -1,5 +1,6 @@
 //! Measurements of single calls, which give plain numbers by name: what the pthread functions cost on each lock, what
-//! interposition adds to a lock that is called directly, and what it costs to be traced, or to get a lock by a profile.
+//! interposition adds to a lock that is called directly, and what it costs to be traced, or to get a lock by a
+//! profile.
 
 pub mod page;
 
@@ -37,8 +38,8 @@ pub enum Part {
     Profile,
 }
 
-/// What LiTL's authors found for programs under contention on the average of their locks (USENIX ATC 2016, section 4.3):
-/// interposed and direct locks differ by less than this.
+/// What LiTL's authors found for programs under contention on the average of their locks (USENIX ATC 2016, section
+/// 4.3): interposed and direct locks differ by less than this.
 pub const STUDY: f64 = 0.05;
 
 impl Part {
@@ -97,8 +98,8 @@ impl Part {
         }
     }
 
-    /// What to measure on these locks, the first of which is the baseline; `direct` has a group for each lock of ours, with the
-    /// lock that is called directly as its baseline. For `trace` and `profile`, see [`changed`].
+    /// What to measure on these locks, the first of which is the baseline; `direct` has a group for each lock of ours,
+    /// with the lock that is called directly as its baseline. For `trace` and `profile`, see [`changed`].
     pub fn groups(self, locks: &[String]) -> Vec<Group<Numbers>> {
         let work = Work::Micro { uncontended: self != Part::Contended, contended: self != Part::Uncontended };
         if self != Part::Direct {
@@ -112,8 +113,8 @@ impl Part {
     }
 }
 
-/// What to measure for `trace` and `profile`: a group for each lock, with the lock as it is as its baseline, and the same
-/// one with a variable of the preload library, called `variant`.
+/// What to measure for `trace` and `profile`: a group for each lock, with the lock as it is as its baseline, and the
+/// same one with a variable of the preload library, called `variant`.
 pub fn changed(
     locks: &[String],
     variant: &str,
@@ -126,7 +127,8 @@ pub fn changed(
 
 /// A lock for the price of interposition.
 fn price(lock: &str, directly: bool) -> Point {
-    // Only the preload library reads these: a lock that is called directly has the kernel's nodes, and all CPUs are big.
+    // Only the preload library reads these: a lock that is called directly has the kernel's nodes, and all CPUs are
+    // big.
     let variables = [("LOCKSWAP_TOPOLOGY", None), ("LOCKSWAP_LEVEL", Some("node")), ("LOCKSWAP_BIG", Some("0-4095"))];
     let variables = variables.map(|(name, value)| (name.into(), value.map(Into::into))).to_vec();
     let work = Work::Price { directly: directly.then(|| lock.to_owned()) };

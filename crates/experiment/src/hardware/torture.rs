@@ -51,7 +51,8 @@ pub struct Order {
 }
 
 impl Order {
-    /// The torturing process: tortures its own locks, and gives `done` the counts before it ends. A failure ends the process.
+    /// The torturing process: tortures its own locks, and gives `done` the counts before it ends. A failure ends the
+    /// process.
     pub fn perform(self, done: impl FnOnce(Counts)) {
         let focus = match self.focus {
             focus if focus == Role::RwLock.name() => Focus::RwLock,
@@ -221,8 +222,8 @@ impl<'a> Document<'a> {
     }
 }
 
-/// Tests one lock in a child of `program` that runs in `environment`; `None` after an interruption. `replay` is the command
-/// that tries the same again.
+/// Tests one lock in a child of `program` that runs in `environment`; `None` after an interruption. `replay` is the
+/// command that tries the same again.
 ///
 /// # Errors
 /// The order has no form as text, which none has.

@@ -88,7 +88,8 @@ impl Plan {
     }
 }
 
-/// The machine of a cell. With more threads than CPUs, waits that spin end in naps, as those of the shipped library do.
+/// The machine of a cell. With more threads than CPUs, waits that spin end in naps, as those of the shipped library
+/// do.
 fn machine(cell: &Cell) -> Result<Machine, Invalid> {
     let id = cell.machine.as_deref().unwrap_or_default();
     let machine = Machine::built_in(id, &[])?;

@@ -30,7 +30,8 @@ const BASELINE: (&str, usize) = (PTHREAD, 6);
 const STYLES: usize = 4;
 /// Up to here the busier half of the threads counts as no busier than the other.
 const FAIR: f64 = 0.55;
-/// A lock that changes nodes less often in a run may be as unfair as it looks, or may only not have come to its next turn.
+/// A lock that changes nodes less often in a run may be as unfair as it looks, or may only not have come to its next
+/// turn.
 const NODE_CHANGES: f64 = 20.0;
 
 /// The file of a picture.
@@ -126,8 +127,8 @@ impl<'a> Colours<'a> {
         Some(place + usize::from(place >= BASELINE.1))
     }
 
-    /// Adds a line for each lock and for each of what `--set` says, unless that lies along the axis: the colour tells the
-    /// lock and the style of the line the value.
+    /// Adds a line for each lock and for each of what `--set` says, unless that lies along the axis: the colour tells
+    /// the lock and the style of the line the value.
     fn add_lines(&self, chart: &mut Chart, plan: &Plan, along: bool, line: impl Fn(&str, Option<&str>) -> Series) {
         let values: Vec<Option<&str>> = match along {
             true => vec![None],
@@ -160,8 +161,8 @@ impl<'a> Colours<'a> {
     }
 }
 
-/// A number over the number of threads, or over the values of a key if there is one number of threads, or as bars if there is
-/// one value, too: medians, and their spread over the seeds.
+/// A number over the number of threads, or over the values of a key if there is one number of threads, or as bars if
+/// there is one value, too: medians, and their spread over the seeds.
 fn numbers(
     plan: &Plan,
     points: &[Point<'_>],
@@ -236,8 +237,8 @@ fn notes(number: &Number, points: &[Point<'_>]) -> Vec<String> {
     too_short.map(|locks| format!("too short to judge the fairness of {locks}")).into_iter().collect()
 }
 
-/// The locks that look unfair and changed NUMA nodes so rarely that a longer run might come out fair, with the numbers of
-/// threads.
+/// The locks that look unfair and changed NUMA nodes so rarely that a longer run might come out fair, with the numbers
+/// of threads.
 pub fn too_short(points: &[Point<'_>]) -> Option<String> {
     let within = |report: &Report| report.handoffs.as_ref().map_or(1.0, |handoffs| handoffs.within_node);
     let changes = |report: &&Report| report.handoffs.as_ref().map(|h| h.count as f64 * (1.0 - h.within_node));
@@ -266,8 +267,8 @@ pub fn too_short(points: &[Point<'_>]) -> Option<String> {
     Some(if others.is_empty() { last.clone() } else { format!("{} and {last}", others.join(", ")) })
 }
 
-/// Which share of the times is longer than each length, with the most threads that were run: on a logarithmic axis, because
-/// it is the rare long ones that matter.
+/// Which share of the times is longer than each length, with the most threads that were run: on a logarithmic axis,
+/// because it is the rare long ones that matter.
 fn latency(plan: &Plan, points: &[Point<'_>], footer: &Footer<'_>) -> Chart {
     let threads = |point: &Point<'_>| point.setting.workload.threads() as u32;
     let most = points.iter().map(threads).max().unwrap_or_default();
@@ -292,8 +293,8 @@ fn latency(plan: &Plan, points: &[Point<'_>], footer: &Footer<'_>) -> Chart {
     chart
 }
 
-/// The share of the times that is longer than each value, percent; at the last value `least`, because a logarithmic axis has
-/// no place for 0.
+/// The share of the times that is longer than each value, percent; at the last value `least`, because a logarithmic
+/// axis has no place for 0.
 fn steps(times: &Distribution, least: f64) -> Vec<(f64, f64)> {
     let all: u64 = times.histogram.iter().map(|(_, count)| count).sum();
     let first = times.histogram.first().map(|&(end, _)| (end.max(1) as f64, 100.0));

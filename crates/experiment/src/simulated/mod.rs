@@ -33,8 +33,8 @@ pub struct Row {
 /// How often somebody looks whether the user wants no more.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Makes all runs, on all CPUs of the host; results are in the order of the jobs. `starting` is told of each run, on the
-/// thread that makes it; `look` sees what there is after each run and every now and then.
+/// Makes all runs, on all CPUs of the host; results are in the order of the jobs. `starting` is told of each run, on
+/// the thread that makes it; `look` sees what there is after each run and every now and then.
 ///
 /// # Errors
 /// What `look` returns; nothing new is begun then.
@@ -90,8 +90,8 @@ pub fn run_more<E>(
     Ok(rows)
 }
 
-/// The jobs behind the first `made` ones in the order in which they are begun: those that simulate the longest time first,
-/// and of these the ones with the most threads, so that no CPU waits for a long one in the end.
+/// The jobs behind the first `made` ones in the order in which they are begun: those that simulate the longest time
+/// first, and of these the ones with the most threads, so that no CPU waits for a long one in the end.
 fn longest_first(jobs: &[Job<'_>], made: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (made..jobs.len()).collect();
     order.sort_by_key(|index| {

@@ -46,8 +46,8 @@ const LEGEND: [&str; 6] = [
     "data comes: time that the critical section takes for its data.",
 ];
 
-/// What was found so far, for people: a row for each lock, values of keys and number of threads; a lock that could not be
-/// measured has dashes.
+/// What was found so far, for people: a row for each lock, values of keys and number of threads; a lock that could not
+/// be measured has dashes.
 pub fn page(plan: &Plan, points: &[Point<'_>]) -> Page {
     let timed = points.first().map_or("wait", |point| point.summary.timed.as_str());
     let little = points.iter().any(|point| point.summary.latency.contains_key("little"));
@@ -230,8 +230,8 @@ fn round(row: &Run) -> Option<results::Round> {
     Some(results::Round { seed: row.seed, report: run.report.clone(), simulation: Some(simulation) })
 }
 
-/// One line per run, with the names of the JSON's fields and a column for each key that has several values; what there is
-/// not is empty.
+/// One line per run, with the names of the JSON's fields and a column for each key that has several values; what there
+/// is not is empty.
 ///
 /// # Errors
 /// None that memory gives.

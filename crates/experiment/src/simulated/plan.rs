@@ -50,7 +50,8 @@ pub struct Wanted {
     pub seeds: u32,
 }
 
-/// Workloads with more threads than CPUs. Waits that spin then end in naps, as those of the shipped library do on hardware.
+/// Workloads with more threads than CPUs. Waits that spin then end in naps, as those of the shipped library do on
+/// hardware.
 const CROWDED: [&str; 2] = ["oversub", "epochs-oversub"];
 
 /// The key that says how waits that spin end.
@@ -65,8 +66,8 @@ pub fn settings(workload: &str, given: &[(String, String)]) -> Settings {
     settings
 }
 
-/// Those of the settings that change the machine, and those that change the workload: keys of the machine have a section in
-/// front (`latency.remote`).
+/// Those of the settings that change the machine, and those that change the workload: keys of the machine have a
+/// section in front (`latency.remote`).
 pub fn apart(settings: &[(String, String)]) -> (Settings, Settings) {
     settings.iter().cloned().partition(|(key, _)| key.contains('.'))
 }

@@ -15,8 +15,8 @@ pub struct Point<'a> {
     pub reports: Vec<&'a Report>,
     /// Their medians, and the sums of their histograms.
     pub summary: Report,
-    /// Throughput next to the baseline's with the same seeds; nothing where that has no results. A seed is to a simulation
-    /// what a round is to a comparison: both runs of a pair have the same chances.
+    /// Throughput next to the baseline's with the same seeds; nothing where that has no results. A seed is to a
+    /// simulation what a round is to a comparison: both runs of a pair have the same chances.
     pub difference: Option<Difference>,
 }
 

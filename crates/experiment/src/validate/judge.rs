@@ -1,10 +1,11 @@
 //! Compares the simulated order of locks with the measured one.
 //!
-//! Only *relative* throughput counts: that of a lock divided by the geometric mean over all locks of the same workload and
-//! number of threads; on hardware, its median over the rounds divided by the mean of those medians. What the rounds leave
-//! open is the interval of the median: the order statistics between which the true one lies with 93 % certainty or more,
-//! whatever the distribution. A simulated value within it is no disagreement. The ratio of a lock is its simulated relative
-//! throughput divided by its measured one; 1 is agreement. Over the locks of a group the geometric mean of the ratios is 1 by construction: what tells is how far they spread.
+//! Only *relative* throughput counts: that of a lock divided by the geometric mean over all locks of the same workload
+//! and number of threads; on hardware, its median over the rounds divided by the mean of those medians. What the
+//! rounds leave open is the interval of the median: the order statistics between which the true one lies with 93 %
+//! certainty or more, whatever the distribution. A simulated value within it is no disagreement. The ratio of a lock
+//! is its simulated relative throughput divided by its measured one; 1 is agreement. Over the locks of a group the
+//! geometric mean of the ratios is 1 by construction: what tells is how far they spread.
 
 use lockswap_study::stats::Quartiles;
 
@@ -87,8 +88,8 @@ fn median(values: &[f64]) -> f64 {
 /// Certainty with which the median lies in its interval; 5 values reach it.
 const CERTAINTY: f64 = 0.93;
 
-/// The interval of the median of these values: the narrowest pair of order statistics that are equally far from the ends
-/// and certain enough; the lowest and highest value where even those are not.
+/// The interval of the median of these values: the narrowest pair of order statistics that are equally far from the
+/// ends and certain enough; the lowest and highest value where even those are not.
 fn interval(values: &[f64]) -> [f64; 2] {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -133,8 +134,8 @@ impl Group {
         Spread::of(&self.locks.iter().map(Verdict::absolute).collect::<Vec<_>>())
     }
 
-    /// Kendall's tau-a of the two orders: 1 if they are the same, 0 if they have nothing to do with each other, -1 if one is
-    /// the other backwards.
+    /// Kendall's tau-a of the two orders: 1 if they are the same, 0 if they have nothing to do with each other, -1 if
+    /// one is the other backwards.
     pub fn tau(&self) -> f64 {
         let mut sum = 0.0;
         let mut pairs = 0.0;
@@ -147,8 +148,8 @@ impl Group {
         sum / f64::max(pairs, 1.0)
     }
 
-    /// Of the pairs of locks of which the hardware says which one is faster (their intervals are apart): how many the simulation
-    /// puts in the same order, and how many there are.
+    /// Of the pairs of locks of which the hardware says which one is faster (their intervals are apart): how many the
+    /// simulation puts in the same order, and how many there are.
     pub fn decided(&self) -> (usize, usize) {
         let decided = pairs_of(&self.locks).filter_map(|(one, other)| {
             let above = |a: &Verdict, b: &Verdict| a.measured_range[0] > b.measured_range[1];

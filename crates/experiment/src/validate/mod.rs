@@ -27,9 +27,9 @@ use rounds::Measured;
 pub struct Outcome {
     /// The number of the case in the plan.
     case: usize,
-    /// Steps that a holder computed in the simulation for the instructions of its map operation, which are not simulated:
-    /// so many that one thread is as fast as measured, on the geometric mean of the locks. 0 for other workloads than the
-    /// map's, for one with steps of its own, and where one thread was not measured.
+    /// Steps that a holder computed in the simulation for the instructions of its map operation, which are not
+    /// simulated: so many that one thread is as fast as measured, on the geometric mean of the locks. 0 for other
+    /// workloads than the map's, for one with steps of its own, and where one thread was not measured.
     pub fitted: u64,
     /// Lock by lock.
     pub samples: Vec<Sample>,
@@ -84,8 +84,8 @@ impl Findings {
     }
 }
 
-/// Who is told of simulated runs: of how many there are next, of each that begins, and every now and then of those that
-/// have ended.
+/// Who is told of simulated runs: of how many there are next, of each that begins, and every now and then of those
+/// that have ended.
 pub struct Watch<'a> {
     /// So many runs come next.
     pub next: &'a dyn Fn(u64),

@@ -1,9 +1,9 @@
 //! All runs on hardware, round by round.
 //!
-//! A virtual machine is moved from CPUs to others now and then, and a line between two of its CPUs then takes several times
-//! as long, or less. So the line between the nearest cores is measured throughout each round, and only rounds count in which
-//! it stays the same: the largest set of such rounds. Others are made up for, up to as many again. The passes of the probe
-//! are taken between the rounds, so that the simulated machine is the one that the rounds ran on.
+//! A virtual machine is moved from CPUs to others now and then, and a line between two of its CPUs then takes several
+//! times as long, or less. So the line between the nearest cores is measured throughout each round, and only rounds
+//! count in which it stays the same: the largest set of such rounds. Others are made up for, up to as many again. The
+//! passes of the probe are taken between the rounds, so that the simulated machine is the one that the rounds ran on.
 
 use lockswap_platform::Ns;
 use lockswap_sim::host::{line_now, Found};
@@ -23,7 +23,8 @@ struct Round {
     /// Nothing where the machine has one core.
     lines: Vec<f64>,
     probed: Found,
-    /// By case and lock: operations per second and the share of the busier half of the threads; `None` after a failure.
+    /// By case and lock: operations per second and the share of the busier half of the threads; `None` after a
+    /// failure.
     runs: Vec<Vec<Option<(f64, f64)>>>,
 }
 
@@ -92,8 +93,8 @@ fn per_round(plan: &Plan) -> u64 {
     plan.cases.iter().map(|case| case.locks.len() as u64).sum()
 }
 
-/// Makes the rounds. A lock that fails with a workload is left out there from then on. A round that was `interrupted` counts
-/// if there is no other one.
+/// Makes the rounds. A lock that fails with a workload is left out there from then on. A round that was `interrupted`
+/// counts if there is no other one.
 ///
 /// # Errors
 /// The machine cannot be probed.
@@ -118,7 +119,8 @@ pub fn measure(
             round.lines.extend(line_now(host.shape()));
             let locks = case.locks.len();
             let mut runs = vec![None; locks];
-            // Another one first in each round: the first one after a change finds the caches and the scheduler as they were.
+            // Another one first in each round: the first one after a change finds the caches and the scheduler as they
+            // were.
             for lock in (0..locks).map(|lock| (lock + 5 * measured.rounds.len()) % locks) {
                 if interrupted() {
                     break;

@@ -15,9 +15,9 @@
 //!   met its target, the window becomes half of the time that it left over. A thread may also begin with the window
 //!   that another one has arrived at ([`Window::resume`]).
 //! - *Units that round to zero.* A unit is at least [`LEAST_UNIT`]; a window below 100 ns would never grow otherwise.
-//! - *Recovery.* The unit that is left after a row of misses is tiny compared with the window that is right later. So a
-//!   window that has grown to more than twice what it was halved to takes half of its own share as its unit: from there
-//!   on it grows exponentially, slowly enough to leave the percentile where it is.
+//! - *Recovery.* The unit that is left after a row of misses is tiny compared with the window that is right later. So
+//!   a window that has grown to more than twice what it was halved to takes half of its own share as its unit: from
+//!   there on it grows exponentially, slowly enough to leave the percentile where it is.
 //! - *Longest window.* The target itself, and the configured maximum. To stand back for longer than the target in one
 //!   acquisition means to miss it. So contention that comes all of a sudden costs one miss of less than twice the
 //!   target.

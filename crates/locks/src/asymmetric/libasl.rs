@@ -4,9 +4,10 @@
 //!   little core  --- stands back for a while --^    until the lock is free or its reorder window has passed
 //!
 //! A thread on a little core leaves the queue to the big cores for a time that [`Platform::reorder_window`] bounds
-//! ([`super::stand_back`]). The window is that of the epoch which the thread is in ([`super::epoch`]), else the longest:
-//! 100 ms where nothing else is configured. Fairness: long-term over a fair lock: no window is longer, and then the
-//! thread queues like all others. Space, hand-off and context: those of the lock inside, which alone knows of a release.
+//! ([`super::stand_back`]). The window is that of the epoch which the thread is in ([`super::epoch`]), else the
+//! longest: 100 ms where nothing else is configured. Fairness: long-term over a fair lock: no window is longer, and
+//! then the thread queues like all others. Space, hand-off and context: those of the lock inside, which alone knows of
+//! a release.
 //!
 //! Deviation: between two looks the paper doubles the number of rounds of a loop, this lock the time.
 

@@ -7,26 +7,26 @@
 //!                    \ sleepers: [S]->[T]->[U]     those that have gone to sleep; the candidate has the list
 //!
 //! A newcomer takes a free lock at once. Else it joins the queue, whose head is the *candidate*: it looks whether the
-//! lock is free, with pauses in between that get longer, so that the holder can have some short sections undisturbed in its
-//! cache. When the candidate has the lock, it makes the next waiter that does not sleep the candidate; those that do are
-//! set aside. If all sleep, the queue is left empty: whoever finds the lock held meanwhile becomes the candidate and gets
-//! the sleepers, and only if nobody does, the holder wakes one as it releases. The one that wakes queues again. So few
-//! threads circulate when there are more than the lock, or the CPUs, can serve (Dice: EuroSys 2017), nobody waits for
-//! a thread to wake up, and a wake-up takes no time of a critical section. For fairness a new candidate changes places
-//! with the first sleeper every `TURN` or more seldom ([`Sleepers`]), so that no more threads circulate than before;
-//! one that has waited for `GRACE` pauses no more, and claims the lock as it goes to sleep: then no newcomer may take
-//! it.
+//! lock is free, with pauses in between that get longer, so that the holder can have some short sections undisturbed
+//! in its cache. When the candidate has the lock, it makes the next waiter that does not sleep the candidate; those
+//! that do are set aside. If all sleep, the queue is left empty: whoever finds the lock held meanwhile becomes the
+//! candidate and gets the sleepers, and only if nobody does, the holder wakes one as it releases. The one that wakes
+//! queues again. So few threads circulate when there are more than the lock, or the CPUs, can serve (Dice: EuroSys
+//! 2017), nobody waits for a thread to wake up, and a wake-up takes no time of a critical section. For fairness a new
+//! candidate changes places with the first sleeper every `TURN` or more seldom ([`Sleepers`]), so that no more threads
+//! circulate than before; one that has waited for `GRACE` pauses no more, and claims the lock as it goes to sleep:
+//! then no newcomer may take it.
 //!
 //! Whoever has spun for as long as a round trip through a sleep takes would better have slept if another thread wants
 //! its CPU, the holder maybe, and would better go on if none does. So it gives way to others first; only if there was
 //! one, or after `AGAIN` rounds, it sleeps.
 //!
-//! A candidate may lose its CPU for milliseconds, and those behind it with it. So a waiter asks it for a sign before it
-//! goes to sleep ([`Seat`]). If there is none, though the lock is free at times, the waiter leaves the queue, and
+//! A candidate may lose its CPU for milliseconds, and those behind it with it. So a waiter asks it for a sign before
+//! it goes to sleep ([`Seat`]). If there is none, though the lock is free at times, the waiter leaves the queue, and
 //! competes for the lock like a newcomer; newcomers then do the same, until the candidate is back.
 //!
-//! In an epoch, a part of the program that has a latency target, a thread on a little core stands back for big ones before it
-//! does any of that, for as long as the target allows (LibASL).
+//! In an epoch, a part of the program that has a latency target, a thread on a little core stands back for big ones
+//! before it does any of that, for as long as the target allows (LibASL).
 //!
 //! **A release is one plain store**, although waiters sleep: [`Platform::store_unless`] frees the lock unless `alert`
 //! says that somebody must be looked after, and its last access is that store, because the lock's memory may be gone
@@ -41,9 +41,9 @@
 //! stored, and the candidate finds the lock free; every later one exchanges `held`, and finds ASLEEP there, or comes
 //! before it is written, and then the candidate cannot write it. CAREFUL is cleared by a thread that has the
 //! candidate's place, the *seat*, so that nobody is about to sleep. *Waiters in the queue*: there is a candidate, and
-//! it makes the next one the candidate; one that leaves the queue is awake. *Sleepers*: somebody has them, the candidate,
-//! a thread that has been called, which queues therefore whatever the candidate does, or the queue word, and then the
-//! lock is held with LOOK.
+//! it makes the next one the candidate; one that leaves the queue is awake. *Sleepers*: somebody has them, the
+//! candidate, a thread that has been called, which queues therefore whatever the candidate does, or the queue word,
+//! and then the lock is held with LOOK.
 //!
 //! Fairness: long-term. Space: two words. Hand-off: the candidate sees the lock free.
 //!
@@ -219,8 +219,8 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         window > 0
     }
 
-    /// Acquires the lock as the candidate, and lets another waiter take that place; or changes places with a sleeper whose
-    /// turn it is, and returns what has become of that.
+    /// Acquires the lock as the candidate, and lets another waiter take that place; or changes places with a sleeper
+    /// whose turn it is, and returns what has become of that.
     fn compete(&self, me: &Node<P>, mut sleepers: Sleepers<P>) -> Option<(Turn, Sleepers<P>)> {
         let since = P::instant();
         self.seat.stand_up();

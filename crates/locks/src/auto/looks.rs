@@ -1,5 +1,5 @@
-//! How waiters look at the lock: the candidate, with pauses in between; a waiter behind it, to see whether the candidate
-//! does; and one that has left the queue.
+//! How waiters look at the lock: the candidate, with pauses in between; a waiter behind it, to see whether the
+//! candidate does; and one that has left the queue.
 
 use super::lock::{AutoLock, Bounds, HELD};
 use super::queue::{Node, Turn};

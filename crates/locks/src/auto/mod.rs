@@ -1,5 +1,5 @@
-//! `auto`, the default for mutexes, and its parts: `looks`, how waiters look at the lock, `queue`, who comes next, `seat`,
-//! whether the one that competes has a CPU, and `sleepers`, who has been set aside.
+//! `auto`, the default for mutexes, and its parts: `looks`, how waiters look at the lock, `queue`, who comes next,
+//! `seat`, whether the one that competes has a CPU, and `sleepers`, who has been set aside.
 
 pub mod lock;
 mod looks;

@@ -382,8 +382,8 @@ mod tests {
         assert_eq!(nodes.each_ref().map(status), [WAITING, GRANTED, WAITING]);
     }
 
-    /// A waiter that gives way for a moment, and finds that it is still in the queue, spins again; it sleeps once it has
-    /// been set aside.
+    /// A waiter that gives way for a moment, and finds that it is still in the queue, spins again; it sleeps once it
+    /// has been set aside.
     #[test]
     fn who_gives_way_and_is_set_aside_does_not_return() {
         let nodes = queue([WAITING, PARKED, WAITING]);

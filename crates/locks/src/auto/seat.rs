@@ -13,7 +13,8 @@
 //! Nobody can see from outside whether a thread runs. But the candidate looks at the lock again and again; if it is
 //! asked, it answers as it does so. Who gets no answer for longer than the candidate pauses knows that it has lost its
 //! CPU, and that nobody takes the lock when it is free. A candidate that is STOPPED can neither leave its place nor
-//! change the queue, until the one that has stopped it, which waits at most for a newcomer to link itself, has done so.
+//! change the queue, until the one that has stopped it, which waits at most for a newcomer to link itself, has done
+//! so.
 
 use core::marker::PhantomData;
 use lockswap_platform::{AtomicInt, Ns, Ordering, Platform};
@@ -107,7 +108,8 @@ impl<P: Platform> Seat<P> {
     /// The candidate sleeps until it is called, or has lain down in vain.
     pub fn sleep(&self) {
         loop {
-            // ORDER(called): Acquire pairs with the Release in `call`: the candidate finds the lock as that release left it.
+            // ORDER(called): Acquire pairs with the Release in `call`: the candidate finds the lock as that release
+            // left it.
             let word = self.0.load(Ordering::Acquire);
             if word & STATE != ASLEEP {
                 return;
@@ -136,8 +138,8 @@ impl<P: Platform> Seat<P> {
 
     /// Asks the candidate whether it looks at the lock. True while there is no answer.
     pub fn ask(&self) -> bool {
-        // ORDER(ask): Release pairs with the Acquire in `stop` and `stand_up`, whose threads store to the word afterwards:
-        // so all stores to it are ordered, which loom asks for.
+        // ORDER(ask): Release pairs with the Acquire in `stop` and `stand_up`, whose threads store to the word
+        // afterwards: so all stores to it are ordered, which loom asks for.
         self.change(&[EMPTY, THERE], ASKED, Ordering::Release);
         self.is_unanswered()
     }
@@ -164,8 +166,8 @@ impl<P: Platform> Seat<P> {
         self.word() & BRISK != 0
     }
 
-    /// Notes that, as the candidate, which has seen so many acquisitions within `took` ns; a single one says nothing, and
-    /// none only if that was long.
+    /// Notes that, as the candidate, which has seen so many acquisitions within `took` ns; a single one says nothing,
+    /// and none only if that was long.
     pub fn note_brisk(&self, turns: u8, took: Ns) {
         let brisk = took < PACE * Ns::from(turns);
         let is_clear = turns >= 2 || took >= 4 * PACE;

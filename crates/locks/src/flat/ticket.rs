@@ -7,8 +7,8 @@
 //! Fairness: first come, first served. Space: two words. Hand-off: one store that every waiter reads; with back-off
 //! only the next waiter reads it soon.
 //!
-//! Deviations of `ticket-ls`: cycles are counted in pauses, and after 64 looks (130 us at most on the machines this was
-//! tuned on) the wait goes on as any other, with yields and naps.
+//! Deviations of `ticket-ls`: cycles are counted in pauses, and after 64 looks (130 us at most on the machines this
+//! was tuned on) the wait goes on as any other, with yields and naps.
 
 use super::CYCLES_PER_PAUSE;
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
@@ -22,8 +22,8 @@ const NEXT_IN_LINE: u32 = 128 / CYCLES_PER_PAUSE;
 /// How many threads ahead count at most: the published limit of 4095 cycles is 8 times the base.
 const MOST_AHEAD: u32 = 8;
 
-/// The lock; tickets wrap around, which is sound for fewer than 2^32 waiters. A waiter looks `LOOKS` times, with `BASE`
-/// pauses per thread ahead of it after each look, before it just watches.
+/// The lock; tickets wrap around, which is sound for fewer than 2^32 waiters. A waiter looks `LOOKS` times, with
+/// `BASE` pauses per thread ahead of it after each look, before it just watches.
 #[repr(C)]
 pub struct TicketLock<P: Platform, const BASE: u32, const LOOKS: u32> {
     next: P::U32,

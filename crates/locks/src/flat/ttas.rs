@@ -8,11 +8,12 @@
 //!   `spinlock`     tries to exchange the word, again and again
 //!   `spinlock-ls`  as `spinlock`, with an unconditional swap, which writes even while the lock is held
 //!
-//! Fairness: none. Space: one word. Hand-off: whoever exchanges first. Waiters spin on the lock's line: those that read
-//! share it, those that only exchange take it from each other and from the holder.
+//! Fairness: none. Space: one word. Hand-off: whoever exchanges first. Waiters spin on the lock's line: those that
+//! read share it, those that only exchange take it from each other and from the holder.
 //!
 //! The `-ls` flavours are those of libslock (David, Guerraoui, Trigonakis, SOSP 2013). Deviations: back-off in pauses
-//! instead of cycles; it starts anew with each acquisition instead of with each thread; waits yield and nap in the end.
+//! instead of cycles; it starts anew with each acquisition instead of with each thread; waits yield and nap in the
+//! end.
 
 use super::CYCLES_PER_PAUSE;
 use crate::info::{ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};

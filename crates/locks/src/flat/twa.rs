@@ -3,9 +3,9 @@
 //!   next ----+    [T served]  [T+1 watches serving]  [T+2, T+3 ... watch one slot each of the waiting array]
 //!   serving -+    waiting array: a table for all locks of the process; a slot counts up when somebody may move closer
 //!
-//! Fairness: first come, first served. Space: two words, and the table. Hand-off: one store that only the waiters close
-//! by read, then one addition to the slot of the waiter that is close by now. A slot may serve several waiters, also of
-//! other locks: its change makes a waiter look at `serving`, no more.
+//! Fairness: first come, first served. Space: two words, and the table. Hand-off: one store that only the waiters
+//! close by read, then one addition to the slot of the waiter that is close by now. A slot may serve several waiters,
+//! also of other locks: its change makes a waiter look at `serving`, no more.
 //!
 //! Deviations: slots lie 15 words apart for consecutive tickets, so that neighbours do not share a cache line.
 
@@ -19,8 +19,8 @@ const STRIDE: usize = 15;
 /// Spreads addresses over the table: 2^64 divided by the golden ratio.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The lock; tickets wrap around, which is sound for fewer than 2^32 waiters. Waiters with at most `NEAR` tickets ahead
-/// of them watch the lock itself.
+/// The lock; tickets wrap around, which is sound for fewer than 2^32 waiters. Waiters with at most `NEAR` tickets
+/// ahead of them watch the lock itself.
 #[repr(C)]
 pub struct TwaLock<P: Platform, const NEAR: u32> {
     next: P::U32,

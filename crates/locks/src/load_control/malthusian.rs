@@ -4,17 +4,17 @@
 //!                 [A holder]->[B]->[C]        the few that suffice to keep the lock busy
 //!   passive list: [F]<->[E]<->[D]             the others; the holder's node knows both ends
 //!
-//! An MCS queue in which the holder sets waiters aside while there are more of them than the lock needs: they leave the
-//! caches and, in the `_stp` flavour, the CPUs to the threads that do circulate. A release that finds two waiters moves
-//! the first one to the head of the passive list; a release that finds none takes that head back; and one release in
-//! `FAIRNESS` grants the lock to the tail of the list, which has been passive longest. Fairness: long-term. Space: one
-//! pointer, plus a node per acquisition that lives until the release. Hand-off: the holder writes its successor's
-//! status. Each waiter spins on its own line, then parks in the `_stp` flavour.
+//! An MCS queue in which the holder sets waiters aside while there are more of them than the lock needs: they leave
+//! the caches and, in the `_stp` flavour, the CPUs to the threads that do circulate. A release that finds two waiters
+//! moves the first one to the head of the passive list; a release that finds none takes that head back; and one
+//! release in `FAIRNESS` grants the lock to the tail of the list, which has been passive longest. Fairness: long-term.
+//! Space: one pointer, plus a node per acquisition that lives until the release. Hand-off: the holder writes its
+//! successor's status. Each waiter spins on its own line, then parks in the `_stp` flavour.
 //!
-//! Deviations. The passive list travels with the lock from node to node instead of being a part of it, so that the lock
-//! is one word. A waiter counts as the last one until the next has linked in: no release waits in order to set one
-//! aside. In the `_stp-barging` flavour, which is ours, there is a word in front of the queue, whose holder is only the
-//! next to compete for it (see [`Barging`]).
+//! Deviations. The passive list travels with the lock from node to node instead of being a part of it, so that the
+//! lock is one word. A waiter counts as the last one until the next has linked in: no release waits in order to set
+//! one aside. In the `_stp-barging` flavour, which is ours, there is a word in front of the queue, whose holder is
+//! only the next to compete for it (see [`Barging`]).
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::parameters::{Default, Parameter, Parameters, Setting, Values};

@@ -3,11 +3,11 @@
 //!   tail -----------------------------------+
 //!   [A holder]->[B stale]->[C abandoned]->[D fresh]     A's release lets B and C go and grants the lock to D
 //!
-//! Each waiter publishes the time at which it last looked. A release passes over the waiters that have not looked for a
-//! while, because they have lost their CPU, and over those that have given up; it tells them that they are out of the
-//! queue. Who comes back then queues anew. So no hand-off waits for a thread that does not run, and a waiter can leave
-//! at any time: its node stays behind until a release has passed it, so that a thread that gives up time and again
-//! while one holder is inside leaves that many nodes. Fairness: long-term: one that
+//! Each waiter publishes the time at which it last looked. A release passes over the waiters that have not looked for
+//! a while, because they have lost their CPU, and over those that have given up; it tells them that they are out of
+//! the queue. Who comes back then queues anew. So no hand-off waits for a thread that does not run, and a waiter can
+//! leave at any time: its node stays behind until a release has passed it, so that a thread that gives up time and
+//! again while one holder is inside leaves that many nodes. Fairness: long-term: one that
 //! has waited for long insists; else first come, first served among the waiters that run.
 //! Space: one pointer, plus a node per acquisition that lives until the release, that of an abandoned one until the
 //! next release of the lock. Hand-off: the holder writes the status of the next waiter that runs. Each waiter spins on
@@ -17,8 +17,8 @@
 //! has been inside for too long; here the waiter goes by the time that it has waited itself, which spares the lock a
 //! word and the holder a look at the clock. Meanwhile it has abandoned its node, as in the paper, and it claims its
 //! place again when it comes back, unless it has been passed over. The paper's waiters may be passed over without end,
-//! as they are with many more threads than CPUs; here one that has waited for long insists, and the hand-off then waits
-//! for it.
+//! as they are with many more threads than CPUs; here one that has waited for long insists, and the hand-off then
+//! waits for it.
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::parameters::{Default, Parameter, Parameters, Setting, Values};
@@ -51,8 +51,8 @@ pub trait Times: Send + Sync + 'static {
     const MAX_CS_TIME: Ns;
     /// How long a waiter waits that has been away.
     const PATIENCE: Ns;
-    /// The most nodes that a release lets go while it is still looking for a waiter: their owners may queue anew behind
-    /// its back, and it would never come to the end.
+    /// The most nodes that a release lets go while it is still looking for a waiter: their owners may queue anew
+    /// behind its back, and it would never come to the end.
     const MOST_LET_GO: u32;
     /// A waiter that has waited for so long in all insists: it publishes a time that is never stale, and is not passed
     /// over.
@@ -235,8 +235,8 @@ impl<P: Platform, T: Times> McsTp<P, T> {
         self.tail.swap(from_ref(cx).cast_mut(), Ordering::AcqRel)
     }
 
-    /// Waits behind `predecessor`, in which `cx` is about to link itself. Returns whether the lock is held; if not, the
-    /// deadline has passed.
+    /// Waits behind `predecessor`, in which `cx` is about to link itself. Returns whether the lock is held; if not,
+    /// the deadline has passed.
     #[cold]
     #[inline(never)]
     fn lock_contended(&self, cx: &Node<P>, mut predecessor: *mut Node<P>, deadline: Option<Deadline>) -> bool {

@@ -7,8 +7,8 @@
 //!                                        |
 //!   inner groups                        [D]->[E]              see hmcs.rs
 //!
-//! Where nobody is to be seen, a thread enqueues its own queue node at the root, which is as cheap as MCS. Otherwise it
-//! begins where the last release by its inner group says:
+//! Where nobody is to be seen, a thread enqueues its own queue node at the root, which is as cheap as MCS. Otherwise
+//! it begins where the last release by its inner group says:
 //!
 //! | what a release sees                                                        | the group begins next time |
 //! |----------------------------------------------------------------------------|----------------------------|
@@ -21,8 +21,8 @@
 //!
 //! Deviations: the paper keeps the beginning for each thread and lock. A lock has no place for each thread; here there
 //! is one for each inner group, whose threads see the same queues. The paper moves one level up for a thread that has
-//! waited for others at the parent and left the lock to others there; here the second is enough, which is to be seen at
-//! the release.
+//! waited for others at the parent and left the lock to others there; here the second is enough, which is to be seen
+//! at the release.
 
 use super::hmcs::{parameters, Form, Level, Machine, Tree, INNER};
 use super::level::{QNode, COHORT_START};

@@ -4,8 +4,8 @@
 //!                     [A holder 0]->[C 0]->[F 0]->[G 1]
 //!   secondary queue:  [B 1]->[D 1]->[E 1]          the holder knows its head, the head knows its tail
 //!
-//! The holder passes the lock to the first waiter of its own NUMA node. The waiters that it skips move to the secondary
-//! queue, which goes back in front of the main queue when no local waiter is left, or when a draw says so.
+//! The holder passes the lock to the first waiter of its own NUMA node. The waiters that it skips move to the
+//! secondary queue, which goes back in front of the main queue when no local waiter is left, or when a draw says so.
 //! Fairness: long-term. Space: one pointer, plus a node per acquisition that lives until the release. Hand-off: the
 //! holder writes its successor's node. Each waiter spins on its own line.
 //!
@@ -159,8 +159,8 @@ impl<P: Platform> Node<P> {
     /// Both are linked waiters in this order, and nodes of the secondary queue are waiters.
     unsafe fn append_to_secondary(&self, first: *mut Node<P>, last: *mut Node<P>) {
         let head = self.secondary();
-        // Relaxed, like all accesses of this function: the secondary queue belongs to the holder, and is published with
-        // the lock.
+        // Relaxed, like all accesses of this function: the secondary queue belongs to the holder, and is published
+        // with the lock.
         // SAFETY: waiters' nodes stay until they are granted the lock.
         unsafe {
             (*last).link_to(null_mut(), UNKNOWN);

@@ -12,9 +12,9 @@
 //!
 //! Fairness, space, hand-off and waiting: as CNA.
 //!
-//! Deviations: the paper has the NUMA node in the low bits of the link, which limits the number of nodes, and keeps the
-//! countdown in the thread; here it is the context's, and whoever calls the lock gives a thread the same context again
-//! and again. How often the lock looks for a local waiter is as in its authors' patches for Linux.
+//! Deviations: the paper has the NUMA node in the low bits of the link, which limits the number of nodes, and keeps
+//! the countdown in the thread; here it is the context's, and whoever calls the lock gives a thread the same context
+//! again and again. How often the lock looks for a local waiter is as in its authors' patches for Linux.
 
 use super::cna::{threshold, Cna, Node};
 use crate::info::LockInfo;

@@ -12,12 +12,12 @@
 //! lock, outside the pthread object. Hand-off and waiting: those of the two locks.
 //!
 //! Deviations: a thread that sees its node's lock and the global one free takes the global one alone; with both, lock
-//! and unlock took 1.2 to 1.8 times as long as glibc's where nobody competes. A waiter is overtaken thereby only before
-//! it has asked for the global lock, and where that one lets threads overtake. The mark that the global lock comes
-//! along is the number of the node that has it, on a line with the count of passes, for all local locks alike. (The
-//! paper has the mark in the MCS node.) On the line of the local lock, to which arriving threads write, it took 1.02 to
-//! 1.2 times as long in the simulator. The local lock is released before the global one, so that the last access is the
-//! one that lets other nodes in.
+//! and unlock took 1.2 to 1.8 times as long as glibc's where nobody competes. A waiter is overtaken thereby only
+//! before it has asked for the global lock, and where that one lets threads overtake. The mark that the global lock
+//! comes along is the number of the node that has it, on a line with the count of passes, for all local locks alike.
+//! (The paper has the mark in the MCS node.) On the line of the local lock, to which arriving threads write, it took
+//! 1.02 to 1.2 times as long in the simulator. The local lock is released before the global one, so that the last
+//! access is the one that lets other nodes in.
 
 use super::ENTRIES;
 use crate::flat::{backoff::Backoff, partitioned::Partitioned, ticket::Ticket};
@@ -43,8 +43,8 @@ pub unsafe trait DetectWaiters<P: Platform>: TryLock<P> + IsHeld {
     unsafe fn has_waiters(&self, cx: &Self::Ctx) -> bool;
 }
 
-/// A lock that one thread may acquire and another one release, knowing nothing of the acquisition: what the global lock
-/// must be.
+/// A lock that one thread may acquire and another one release, knowing nothing of the acquisition: what the global
+/// lock must be.
 pub trait ThreadOblivious<P: Platform>: TryLock<P, Ctx = ()> + IsHeld {}
 impl<P: Platform, G: TryLock<P, Ctx = ()> + IsHeld> ThreadOblivious<P> for G {}
 

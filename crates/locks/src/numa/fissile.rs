@@ -10,8 +10,8 @@
 //! while it is patient; then they join the queue. Fairness: long-term. Space: two words. Hand-off: the head sees the
 //! word free. Waiters spin on their own lines, the head on the lock's.
 //!
-//! Deviation: impatience is a word of its own, so that a release is one store. A newcomer that has read the word before
-//! the head became impatient may still pass, once.
+//! Deviation: impatience is a word of its own, so that a release is one store. A newcomer that has read the word
+//! before the head became impatient may still pass, once.
 
 use super::cna::{Cna, Node};
 use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};

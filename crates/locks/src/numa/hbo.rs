@@ -7,9 +7,9 @@
 //! often.
 //!
 //! Deviations: the paper bounds starvation by node: a waiter that is angry makes the threads of other nodes hold off,
-//! but nobody is served for sure. Here each waiter becomes impatient after a bounded time, and the impatient are served
-//! in order, before everybody else but those few who have just looked. There is no throttling of a node's traffic (its
-//! `GT` variant): the threads of one node watch one word.
+//! but nobody is served for sure. Here each waiter becomes impatient after a bounded time, and the impatient are
+//! served in order, before everybody else but those few who have just looked. There is no throttling of a node's
+//! traffic (its `GT` variant): the threads of one node watch one word.
 
 use crate::info::{Asks, ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::parameters::{Default, Parameter, Parameters, Setting, Values};

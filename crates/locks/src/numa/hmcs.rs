@@ -8,9 +8,9 @@
 //!
 //! A thread acquires its inner group's queue, then that of the outer group, then the root; it waits in each behind
 //! others of the same group. The holder passes the lock, and with it the places of its group higher up, to the next
-//! thread of its inner group, `threshold` acquisitions in a row; then it releases the outer group's queue, in which the
-//! next inner group has its turn, up to `outer-threshold` in a row, before the root is released. So short hand-offs are
-//! most frequent, and long ones least; an outer group may keep the lock for the product of the two.
+//! thread of its inner group, `threshold` acquisitions in a row; then it releases the outer group's queue, in which
+//! the next inner group has its turn, up to `outer-threshold` in a row, before the root is released. So short
+//! hand-offs are most frequent, and long ones least; an outer group may keep the lock for the product of the two.
 //!
 //! The levels are those of the machine ([`Platform::hierarchy`]): three where last-level caches lie in NUMA nodes, or
 //! nodes in packages, and several of both; else the inner groups are right below the root. That is looked up by each
@@ -27,9 +27,9 @@
 //! for each made 256 threads as fast, 70 threads 1.2 times; 16 queues of a line each took more memory and were 0.78
 //! times as fast.
 //!
-//! Deviations: a thread that sees nobody enqueues its own queue node at the root, as in AHMCS, the authors' later lock:
-//! with two levels four atomic exchanges took 2.0 times as long as glibc's lock and unlock where nobody competes. A
-//! queue node names the queue that it is in, because the thread may release the lock on another CPU.
+//! Deviations: a thread that sees nobody enqueues its own queue node at the root, as in AHMCS, the authors' later
+//! lock: with two levels four atomic exchanges took 2.0 times as long as glibc's lock and unlock where nobody
+//! competes. A queue node names the queue that it is in, because the thread may release the lock on another CPU.
 //!
 //! A group's place above is used again by its next first thread. That is why a level is released before the one below
 //! it, as in the paper: the next first thread comes up only when nobody looks at the place any more. The price is that

@@ -4,15 +4,16 @@
 //!   global ticket lock:   [node 0 holds] [node 1 waits] [node 3 waits]      one ticket per node, of its first thread
 //!   node 0, ticket lock:  [A holds] [B waits] [C waits]     left: 126 acquisitions before the next node's turn
 //!
-//! The holder passes the lock to the next ticket of its node, up to [`HTicketLs`]'s 128 acquisitions in a row; then, or
-//! if nobody of its node waits, it gives up the global lock. Waiters of both levels back off in proportion to their
+//! The holder passes the lock to the next ticket of its node, up to [`HTicketLs`]'s 128 acquisitions in a row; then,
+//! or if nobody of its node waits, it gives up the global lock. Waiters of both levels back off in proportion to their
 //! distance. Fairness: long-term; first come, first served inside a node and among nodes. Space: two cache lines
 //! for the global lock and one per node. Hand-off: one store inside a node, two between nodes.
 //!
 //! Deviations: a lock that nobody has or waits for is acquired with a global ticket alone, which makes the uncontended
-//! path short and `try_lock` exact (the published lock has none). A batch is a count of its own beside two plain ticket
-//! locks, instead of tickets that count down to it. A node gives up its local lock before the global one, so that the
-//! store that lets others in is the last access; the local waiter that comes first then queues for the global lock.
+//! path short and `try_lock` exact (the published lock has none). A batch is a count of its own beside two plain
+//! ticket locks, instead of tickets that count down to it. A node gives up its local lock before the global one, so
+//! that the store that lets others in is the last access; the local waiter that comes first then queues for the global
+//! lock.
 
 use super::ENTRIES;
 use crate::flat::ticket::TicketLock;

@@ -17,8 +17,8 @@ use lockswap_platform::{AtomicInt, AtomicPtrCell, Ordering, Platform};
 pub(super) const WAIT: u32 = u32::MAX;
 /// Status of a queue node that has become the first of its queue without the lock: its owner must acquire the parent.
 pub(super) const ACQUIRE_PARENT: u32 = u32::MAX - 1;
-/// Status of a queue node whose owner has acquired the parent itself, as the first of its cohort. The lock is passed on
-/// inside the queue with one more each time: the status counts the acquisitions in a row. At the root it is always
+/// Status of a queue node whose owner has acquired the parent itself, as the first of its cohort. The lock is passed
+/// on inside the queue with one more each time: the status counts the acquisitions in a row. At the root it is always
 /// this.
 pub(super) const COHORT_START: u32 = 1;
 

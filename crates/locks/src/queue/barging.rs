@@ -5,9 +5,9 @@
 //!   queue ------------------------+
 //!   [A head]->[B]->[C]       a queue lock whose waiters spin, then park; its holder, the head, competes for the word
 //!
-//! A newcomer takes a free word at once. Else it acquires the queue lock, in the published order; then it spins for the
-//! word, sleeps on it, and is woken by the next release, which frees the word all the same: whoever runs may take it
-//! while the head wakes up. A head that has lost so often that its patience is over claims the word as it goes to
+//! A newcomer takes a free word at once. Else it acquires the queue lock, in the published order; then it spins for
+//! the word, sleeps on it, and is woken by the next release, which frees the word all the same: whoever runs may take
+//! it while the head wakes up. A head that has lost so often that its patience is over claims the word as it goes to
 //! sleep: the next release then leaves it to the head and to nobody else. It releases the queue lock before its
 //! critical section, so that its node lives on its stack. Fairness: long-term; heads are served in the order of the
 //! queue, each after `PATIENCE + 1` sleeps at the latest. Space: a word beside the queue lock's. Hand-off: the head

@@ -3,15 +3,15 @@
 //!   tail ---------------------------+
 //!   [A holder]<-[B watches A]<-[C watches B]     null tail: free
 //!
-//! Fairness: first come, first served. Space: one pointer, plus a node per acquisition. Hand-off: the holder writes its
-//! own node. Each waiter spins on its predecessor's line; in the `_stp` flavour it then parks on its own, whose address
-//! it leaves in its predecessor's node. The `-ls` flavour is that of libslock (David, Guerraoui, Trigonakis, SOSP
-//! 2013): pauses between two looks.
+//! Fairness: first come, first served. Space: one pointer, plus a node per acquisition. Hand-off: the holder writes
+//! its own node. Each waiter spins on its predecessor's line; in the `_stp` flavour it then parks on its own, whose
+//! address it leaves in its predecessor's node. The `-ls` flavour is that of libslock (David, Guerraoui, Trigonakis,
+//! SOSP 2013): pauses between two looks.
 //!
 //! Deviations. A node does not migrate to the successor: the successor marks the predecessor's node FREE when it has
 //! seen the release, which writes the line that it would have written as its own node later. And a release that finds
-//! nobody behind empties the queue, so that an idle lock keeps no node, is all zero, and can be tried exactly. libslock
-//! also prefetches the node for writing.
+//! nobody behind empties the queue, so that an idle lock keeps no node, is all zero, and can be tried exactly.
+//! libslock also prefetches the node for writing.
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::parameters::{spins, Parameters};
@@ -21,7 +21,8 @@ use core::marker::PhantomData;
 use core::ptr::{from_ref, null_mut};
 use lockswap_platform::{AtomicInt, AtomicPtrCell, Ordering, Platform};
 
-/// The node is in no queue. The other states are those of [`crate::waiting`], seen from the one who waits for the node:
+/// The node is in no queue. The other states are those of [`crate::waiting`], seen from the one who waits for the
+/// node:
 ///
 /// | state    | meaning                                            | written by    |
 /// |----------|----------------------------------------------------|---------------|

@@ -6,14 +6,14 @@
 //! What CLH does with addresses is done with values here, so that no thread ever follows a pointer into another one's
 //! memory. A waiter does not watch the lock but a slot of a table that all locks share, picked by the value that it
 //! waits for: a release bumps the slot of its own value, and whoever watches it looks at the lock again. Fairness:
-//! first come, first served. Space: two words, plus one table per process. Hand-off: a store to the lock and one to the
-//! slot. Waiters spin on different lines, unless their slots coincide.
+//! first come, first served. Space: two words, plus one table per process. Hand-off: a store to the lock and one to
+//! the slot. Waiters spin on different lines, unless their slots coincide.
 //!
 //! Deviations. The paper draws values that are never used again, from blocks that each thread allocates. Here a value
-//! is the thread's number and a count one above that of the value in `departed`: it is unique among those that the lock
-//! still knows, which is enough (see `HapaxLock::value`), and it needs no allocation. The holder's value is kept in
-//! `departed`, where nobody waits for it any more, so that an acquisition needs no memory of its own. A slot is bumped
-//! by adding to it, which changes it for sure.
+//! is the thread's number and a count one above that of the value in `departed`: it is unique among those that the
+//! lock still knows, which is enough (see `HapaxLock::value`), and it needs no allocation. The holder's value is kept
+//! in `departed`, where nobody waits for it any more, so that an acquisition needs no memory of its own. A slot is
+//! bumped by adding to it, which changes it for sure.
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
@@ -42,9 +42,10 @@ pub struct HapaxLock<P: Platform, const COUNT_BITS: u32> {
 pub type Hapax<P> = HapaxLock<P, 8>;
 
 impl<P: Platform, const COUNT_BITS: u32> HapaxLock<P, COUNT_BITS> {
-    /// The value of an arrival of this thread that has read `departed`: unlike any other that somebody might be waiting
-    /// for. Another thread's has another number. A thread has no two arrivals waiting, and an earlier one has its value
-    /// in `departed` until the thread that waits for that value has acquired the lock, and then nobody waits for it.
+    /// The value of an arrival of this thread that has read `departed`: unlike any other that somebody might be
+    /// waiting for. Another thread's has another number. A thread has no two arrivals waiting, and an earlier one has
+    /// its value in `departed` until the thread that waits for that value has acquired the lock, and then nobody waits
+    /// for it.
     #[inline]
     fn value(departed: usize) -> usize {
         let count = (departed & !HELD).wrapping_add(ONE) % (1 << COUNT_BITS);
@@ -155,9 +156,9 @@ unsafe impl<P: Platform, const COUNT_BITS: u32> TryLock<P> for HapaxLock<P, COUN
 }
 
 impl<P: Platform, const COUNT_BITS: u32> HapaxLock<P, COUNT_BITS> {
-    /// Undoes an arrival behind a holder that has the value that had departed before: it has acquired the lock so often
-    /// meanwhile that its count has come round. Returns whether the lock is held instead, because others have queued
-    /// behind this arrival, which therefore had to wait.
+    /// Undoes an arrival behind a holder that has the value that had departed before: it has acquired the lock so
+    /// often meanwhile that its count has come round. Returns whether the lock is held instead, because others have
+    /// queued behind this arrival, which therefore had to wait.
     #[cold]
     #[inline(never)]
     fn take_back(&self, predecessor: usize, mine: usize) -> bool {

@@ -4,14 +4,14 @@
 //!   [A holder]<-[B watches A's grant]<-[C watches B's grant]     null tail: free
 //!
 //! The holder passes the lock on by filling its grant word; the successor takes the grant and empties the word in one
-//! exchange, which it repeats until it succeeds: the line is already its own then, where a look and a store would fetch
-//! it twice. Nothing is written on the way in but the tail. Fairness: first come, first served. Space: one word, plus
-//! one word per acquisition. Each waiter spins on its predecessor's line.
+//! exchange, which it repeats until it succeeds: the line is already its own then, where a look and a store would
+//! fetch it twice. Nothing is written on the way in but the tail. Fairness: first come, first served. Space: one word,
+//! plus one word per acquisition. Each waiter spins on its predecessor's line.
 //!
-//! Deviations. The grant word belongs to an acquisition instead of a thread, because a mutex may be released by another
-//! thread than the one that acquired it: so it serves one lock at a time, and is filled with a mark instead of the
-//! lock's address. And a release does not wait until the successor has emptied the word: the word may serve no other
-//! acquisition before that (the paper's postponed variant).
+//! Deviations. The grant word belongs to an acquisition instead of a thread, because a mutex may be released by
+//! another thread than the one that acquired it: so it serves one lock at a time, and is filled with a mark instead of
+//! the lock's address. And a release does not wait until the successor has emptied the word: the word may serve no
+//! other acquisition before that (the paper's postponed variant).
 
 use crate::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};

@@ -119,8 +119,8 @@ impl<P: Platform, W: Waiting> K42Lock<P, W> {
     }
 }
 
-// SAFETY: the tail changes from null only to the holder's HELD_ALONE, and back only by the holder; otherwise the holder
-// grants the lock to the first waiter.
+// SAFETY: the tail changes from null only to the holder's HELD_ALONE, and back only by the holder; otherwise the
+// holder grants the lock to the first waiter.
 unsafe impl<P: Platform, W: Waiting> RawLock<P> for K42Lock<P, W> {
     const INFO: LockInfo = LockInfo {
         id: "k42",

@@ -119,8 +119,8 @@ impl<P: Platform, W: Waiting> ReciprocatingLock<P, W> {
     }
 }
 
-// SAFETY: `arrivals` changes from null only by the new holder, and back only by the holder; otherwise the holder grants
-// the lock to one waiter.
+// SAFETY: `arrivals` changes from null only by the new holder, and back only by the holder; otherwise the holder
+// grants the lock to one waiter.
 unsafe impl<P: Platform, W: Waiting> RawLock<P> for ReciprocatingLock<P, W> {
     const INFO: LockInfo = LockInfo {
         id: "reciprocating",

@@ -18,9 +18,9 @@
 //! before it and comes back is farther away along the route (unless it has moved to a CPU between the two).
 //!
 //! Deviations: the paper says no more than the words above, so all of it is ours. Unlike the array locks, which serve
-//! one thread of each CPU in a round, this one serves all that wait on a CPU before it goes on. Where many threads wait
-//! for short critical sections the array is faster, as the paper expects (section 4.2): each arrival costs the next
-//! holder the transfer of a node and of `arrivals`, which takes longer than the critical section.
+//! one thread of each CPU in a round, this one serves all that wait on a CPU before it goes on. Where many threads
+//! wait for short critical sections the array is faster, as the paper expects (section 4.2): each arrival costs the
+//! next holder the transfer of a node and of `arrivals`, which takes longer than the critical section.
 
 use crate::info::{Asks, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::{Context, IsHeld, RawLock, TimedLock, TryLock};

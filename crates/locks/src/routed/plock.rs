@@ -11,8 +11,8 @@
 //! Deviations: those of [`super::ron`] but for the last one; `per-line` means the same. The paper's numWait counts the
 //! holder, too: a thread lowers it when it releases the lock, on the CPU where it raised it. Here a thread may be
 //! elsewhere by then, so numWait, which is came - left, falls when a wait ends. Only holders change `left`, which
-//! spares the atomic decrement: a hand-over takes two read-modify-writes, one when a thread comes and one when it takes
-//! the lock, where the paper's takes three.
+//! spares the atomic decrement: a hand-over takes two read-modify-writes, one when a thread comes and one when it
+//! takes the lock, where the paper's takes three.
 
 use super::ron::{Routed, WaitArray};
 use super::{per_line, PerCpu, ROOM_FOR_PAIRS};

@@ -3,11 +3,11 @@
 //!   InUse:      FREE | IN_USE | WAITED | ROUTED
 //!   WaitArray:  [0]->[1 waits]->[2 holder]->[3 waits]-> ... ->[N-1]->[0]     one element for each CPU, in TSP order
 //!
-//! A waiter sets the element of its CPU. The holder looks through WaitArray in TSP order, from the element where it was
-//! granted the lock itself, and grants it to the first waiter that it finds; InUse stays as it is. If it finds nobody,
-//! its own element last, it sets InUse free. A waiter watches its element and InUse. Space: a word, and one for each
-//! CPU; the elements of CPUs that follow each other on the route share a cache line, as in the paper, or have one each
-//! (`ron:per-line=1`): then a look at all of them takes longer, and a grant disturbs no other waiter.
+//! A waiter sets the element of its CPU. The holder looks through WaitArray in TSP order, from the element where it
+//! was granted the lock itself, and grants it to the first waiter that it finds; InUse stays as it is. If it finds
+//! nobody, its own element last, it sets InUse free. A waiter watches its element and InUse. Space: a word, and one
+//! for each CPU; the elements of CPUs that follow each other on the route share a cache line, as in the paper, or have
+//! one each (`ron:per-line=1`): then a look at all of them takes longer, and a grant disturbs no other waiter.
 //! Fairness: with one thread on each of N CPUs a waiter lets at most N - 1 others pass, each once, wherever holders
 //! move meanwhile.
 //!
@@ -19,16 +19,16 @@
 //! waiter sets its element first and looks at InUse then; if it finds IN_USE it makes it WAITED. So a waiter that has
 //! looked at InUse before the holder wrote IN_USE had set its element before the last look, which finds it; and one
 //! that has looked after that has changed InUse, and the holder looks again. (All four accesses are SeqCst: neither of
-//! two threads that each write one word and then read the other's misses the other.) Hence such a waiter is granted the
-//! lock in TSP order, and as each release goes on from where the one before has stopped, the lock comes to each other
-//! element at most once before.
+//! two threads that each write one word and then read the other's misses the other.) Hence such a waiter is granted
+//! the lock in TSP order, and as each release goes on from where the one before has stopped, the lock comes to each
+//! other element at most once before.
 //!
 //! Deviations:
 //! - InUse is a flag in the paper, and each release looks through all of WaitArray. Here it also says whether that is
 //!   worth while, so that the lock costs two exchanges while nobody waits; and a lock that is free is taken before the
 //!   thread sets an element.
-//! - The paper's release sets InUse free after one look: who begins to wait behind that look, but before InUse is free,
-//!   can be passed by threads that come later, any number of times. Hence the second look.
+//! - The paper's release sets InUse free after one look: who begins to wait behind that look, but before InUse is
+//!   free, can be passed by threads that come later, any number of times. Hence the second look.
 //! - A thread's TSP_ID is read when it begins to wait, and not once in its life: threads need not stay on their CPUs.
 //!   The element stays GRANTED while the thread holds the lock; thus the release finds where the lock is on its way.
 //! - The paper's CPUs have one thread each. Here a thread that finds the element of its CPU taken waits for the

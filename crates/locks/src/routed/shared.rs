@@ -3,18 +3,18 @@
 //!   InUse:      FREE | IN_USE | WAITED | ROUTED                                   4 bytes for each lock
 //!   WaitArray:  [0: lock A, lock C, -, -]->[1: -, -, -, -]->[2: lock B, -, -, -]-> ...     four elements for each CPU
 //!
-//! A waiter writes the address of its lock into an element of its CPU; the holder of a lock passes by the elements that
-//! name another one. Otherwise the lock travels as in [`super::ron`], where it is also said why nobody is lost or
+//! A waiter writes the address of its lock into an element of its CPU; the holder of a lock passes by the elements
+//! that name another one. Otherwise the lock travels as in [`super::ron`], where it is also said why nobody is lost or
 //! passed. A waiter that finds all elements of its CPU taken, or one that names its lock already, waits for InUse, and
 //! then chance decides. Space: four bytes for each lock and four words for each CPU of the process.
 //!
 //! Where a lock was granted is noted in the element until somebody needs it for another lock; a holder that has moved
 //! after that takes the lock along, and a waiter may have to wait for one more round.
 //!
-//! Deviations: those of [`super::ron`]. The published code has four elements for each CPU, one for each level of nested
-//! interrupts, and a kernel thread that waits keeps its CPU. Here several threads of a CPU may wait; for each lock one
-//! of them has an element, so that the lock comes to each CPU once in a round. One that waits for InUse takes an
-//! element once there is room.
+//! Deviations: those of [`super::ron`]. The published code has four elements for each CPU, one for each level of
+//! nested interrupts, and a kernel thread that waits keeps its CPU. Here several threads of a CPU may wait; for each
+//! lock one of them has an element, so that the lock comes to each CPU once in a round. One that waits for InUse takes
+//! an element once there is room.
 //!
 //! The table that is WaitArray belongs to the process and must hold nothing else. In the child of a fork it has to be
 //! cleared.

@@ -5,9 +5,9 @@
 //!
 //! A thread that is not alone draws a ticket on its CPU. The holder looks through WaitArray in TSP order, from the
 //! element where it was granted the lock itself, and grants it to the next ticket of the first CPU with waiters.
-//! Fairness: while somebody waits on a CPU, each other CPU gets the lock at most once before this one does, and a CPU's
-//! threads are served in order. Space: a word, and two for each CPU. Waiters watch the element of their CPU; one that
-//! is not the next there offers the CPU to others at each look. `per-line` is as in [`super::ron`].
+//! Fairness: while somebody waits on a CPU, each other CPU gets the lock at most once before this one does, and a
+//! CPU's threads are served in order. Space: a word, and two for each CPU. Waiters watch the element of their CPU; one
+//! that is not the next there offers the CPU to others at each look. `per-line` is as in [`super::ron`].
 //!
 //! Why nobody is lost or passed: nWait tells a release exactly whether somebody waits, or is about to draw a ticket,
 //! for which the release then waits, as in the paper. A thread finds nWait 0 only if nobody waits.
@@ -31,8 +31,8 @@ struct TicketLock<P: Platform> {
     grant: P::U32,
 }
 
-/// In nWait: an element has the mark [`HERE`], because the holder was granted the lock. Only holders write it. Where it is
-/// all that is left, the holder is about to remove both.
+/// In nWait: an element has the mark [`HERE`], because the holder was granted the lock. Only holders write it. Where
+/// it is all that is left, the holder is about to remove both.
 const ROUTED: u32 = 1;
 /// In nWait: one thread.
 const ONE: u32 = 2;
@@ -72,12 +72,13 @@ impl<P: Platform, const N: usize> Queues<P, N> {
         });
     }
 
-    /// `spin_unlock` of the paper, lines 14 to 19: nWait was `n_wait`, because somebody waits, or this holder was granted
-    /// the lock.
+    /// `spin_unlock` of the paper, lines 14 to 19: nWait was `n_wait`, because somebody waits, or this holder was
+    /// granted the lock.
     #[cold]
     #[inline(never)]
     fn hand_over(&self, n_wait: u32) {
-        // Relaxed, here and below: only holders write `grant` and ROUTED, and each has synchronised with the one before.
+        // Relaxed, here and below: only holders write `grant` and ROUTED, and each has synchronised with the one
+        // before.
         let holders = |tsp_id: &usize| {
             let grant = &self.wait_array.at::<P>(*tsp_id).grant;
             let found = grant.load(Ordering::Relaxed);
@@ -91,10 +92,11 @@ impl<P: Platform, const N: usize> Queues<P, N> {
             // This holder found the lock free, and begins the way at its CPU.
             self.n_wait.fetch_or(ROUTED, Ordering::Relaxed);
         } else {
-            // The lock goes on from where its holder was granted it: nearly always the CPU that the holder is still on.
+            // The lock goes on from where its holder was granted it: nearly always the CPU that the holder is still
+            // on.
             at = tsp_order::<P>(at).find(holders).unwrap_or(at);
-            // ORDER(hand-off): Release pairs with the Acquire in `lock` and `try_lock`; publishes that the mark is gone.
-            // LAST: the lock may be destroyed after this exchange. If it fails, somebody has come.
+            // ORDER(hand-off): Release pairs with the Acquire in `lock` and `try_lock`; publishes that the mark is
+            // gone. LAST: the lock may be destroyed after this exchange. If it fails, somebody has come.
             if n_wait == ONE | ROUTED && self.n_wait.try_change(ROUTED, 0, Ordering::Release) {
                 return;
             }

@@ -10,17 +10,17 @@
 //! with [`Preference::Readers`] never wait for a writer on its way, the others do. Space: the inner lock and one word;
 //! the table is shared. Waiting: readers and writers as in the inner lock, a writer's wait for the slots spins.
 //!
-//! **Holds have no owner.** A read hold is a token: a slot, or a reader of the inner lock, and there are as many tokens
-//! as holds. A release takes any one of them: the caller's slot, else one of the inner lock, else any slot of the
-//! table. A thread may therefore hold several times, share its slot with another thread, or release what another one
-//! acquired. Limit: a lock whose memory is given up while it is held leaves its address in the table, where a later
-//! lock at the same address finds it. The program must not do that anyway. A search of the table is not an instant:
-//! [`RawRwLock::is_free`] may miss a hold that other threads exchange for another meanwhile; it needs a release by a
-//! thread that does not hold.
+//! **Holds have no owner.** A read hold is a token: a slot, or a reader of the inner lock, and there are as many
+//! tokens as holds. A release takes any one of them: the caller's slot, else one of the inner lock, else any slot of
+//! the table. A thread may therefore hold several times, share its slot with another thread, or release what another
+//! one acquired. Limit: a lock whose memory is given up while it is held leaves its address in the table, where a
+//! later lock at the same address finds it. The program must not do that anyway. A search of the table is not an
+//! instant: [`RawRwLock::is_free`] may miss a hold that other threads exchange for another meanwhile; it needs a
+//! release by a thread that does not hold.
 //!
-//! Deviations: the paper's writer acquires the inner lock first and then waits for the slots; a thread that reads could
-//! not read again meanwhile. The announcement takes the inner lock's place there. Time is kept in units of 16 us, 16
-//! bits.
+//! Deviations: the paper's writer acquires the inner lock first and then waits for the slots; a thread that reads
+//! could not read again meanwhile. The announcement takes the inner lock's place there. Time is kept in units of 16
+//! us, 16 bits.
 
 use crate::info::{Fairness, Family, LockInfo, Timed};
 use crate::parameters::{Default, Parameter, Parameters, Setting, Values};

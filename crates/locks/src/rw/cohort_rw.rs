@@ -4,8 +4,8 @@
 //!   state:    nodes that have had readers | DRAINS | CLAIMS | INSIDE
 //!   writers:  a mutex, meant to be a cohort lock, which decides among writers
 //!
-//! A reader counts itself as arrived and then looks for a writer; a writer shows itself and then looks for readers: one
-//! sees the other. With [`Preference::Writers`] (C-RW-WP) a reader that finds a writer takes itself back and waits
+//! A reader counts itself as arrived and then looks for a writer; a writer shows itself and then looks for readers:
+//! one sees the other. With [`Preference::Writers`] (C-RW-WP) a reader that finds a writer takes itself back and waits
 //! until it has gone; a reader that has waited long raises a barrier to further writers. With [`Preference::Readers`]
 //! (C-RW-RP) it stays and waits only while a writer is inside; a writer that meets readers steps back until they have
 //! left, and may starve. Fairness: between the modes as said; among writers that of their lock. Space: a line for each
@@ -63,7 +63,8 @@ pub struct CohortRw<P: Platform, L, const N: usize, const PATIENCE: u32> {
 
 /// The published bounds. The writers' lock is a parameter of the composition.
 pub type CohortRwOver<P, L> = CohortRw<P, L, NODES, PATIENCE>;
-/// The registered composition: writers queue in a lock of which they leave the CPU, and which serves them as they come.
+/// The registered composition: writers queue in a lock of which they leave the CPU, and which serves them as they
+/// come.
 pub type CohortRwK42<P> = CohortRwOver<P, K42Stp<P>>;
 
 impl<P: Platform, L: TimedLock<P, Ctx = ()> + IsHeld, const N: usize, const PATIENCE: u32> CohortRw<P, L, N, PATIENCE> {
@@ -137,12 +138,13 @@ impl<P: Platform, L: TimedLock<P, Ctx = ()> + IsHeld, const N: usize, const PATI
     /// Replaces what the holder of the writers' lock shows; only it changes these bits.
     fn show(&self, old: u32, new: u32) {
         // Relaxed: a reader that sets its node's bit later finds this in the same word, an earlier one's bit is found
-        // here; for the other readers `holds_readers` publishes it. It continues the release of the last writer inside.
+        // here; for the other readers `holds_readers` publishes it. It continues the release of the last writer
+        // inside.
         self.state.fetch_add(new.wrapping_sub(old), Ordering::Relaxed);
     }
 
-    /// Claims the lock for the holder of the writers' lock, which showed `old`. Returns whether no reader was there; if
-    /// not, this writer drains.
+    /// Claims the lock for the holder of the writers' lock, which showed `old`. Returns whether no reader was there;
+    /// if not, this writer drains.
     fn claim(&self, old: u32) -> bool {
         self.show(old, CLAIMS);
         let free = !self.holds_readers(true);

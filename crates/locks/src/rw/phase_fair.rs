@@ -147,7 +147,8 @@ impl<P: Platform> PhaseFair<P> {
     fn write_contended(&self, deadline: Option<Deadline>) -> bool {
         let announced = match deadline {
             None => {
-                // Relaxed, like the accesses to `serving`: the tickets order writers and publish nothing; `state` does.
+                // Relaxed, like the accesses to `serving`: the tickets order writers and publish nothing; `state`
+                // does.
                 let mine = self.tickets.fetch_add(1, Ordering::Relaxed);
                 P::spin_map(|| (self.serving.load(Ordering::Relaxed) == mine).then_some(()));
                 P::spin_map(|| self.announce(|_| true));
@@ -167,8 +168,8 @@ impl<P: Platform> PhaseFair<P> {
 
     /// Takes the announcement back, unless this writer is inside by now. Returns whether it did.
     fn take_back(&self) -> bool {
-        // Relaxed: readers that enter now synchronise with the last writer inside, because all changes of the state are
-        // exchanges: they continue its release.
+        // Relaxed: readers that enter now synchronise with the last writer inside, because all changes of the state
+        // are exchanges: they continue its release.
         let taken_back = self.update(Ordering::Relaxed, |state| {
             (!is_writer_inside(state)).then(|| open_up(state, (state & PHASE) + ONE_TAKEN_BACK))
         });

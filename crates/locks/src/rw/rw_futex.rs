@@ -45,8 +45,8 @@ fn is_free(state: u32) -> bool {
 }
 
 impl<P: Platform> RwFutex<P> {
-    /// Runs `attempt` until it succeeds, telling it whether this thread may have slept: spinning, then asleep at `gate`
-    /// with `flag` set in the state while `blocked` holds. Returns `false` at the deadline.
+    /// Runs `attempt` until it succeeds, telling it whether this thread may have slept: spinning, then asleep at
+    /// `gate` with `flag` set in the state while `blocked` holds. Returns `false` at the deadline.
     #[cold]
     #[inline(never)]
     fn acquire(
@@ -73,8 +73,8 @@ impl<P: Platform> RwFutex<P> {
             // Relaxed: the exchange and the park decide.
             let state = self.state.load(Ordering::Relaxed);
             if is_free(state) && blocked(state) {
-                // Nothing but sleeping writers keeps this reader out, of a lock that nobody will release: whoever did that
-                // preferred readers, and this one prefers writers.
+                // Nothing but sleeping writers keeps this reader out, of a lock that nobody will release: whoever did
+                // that preferred readers, and this one prefers writers.
                 self.wake(state, Preference::Writers);
                 continue;
             }
@@ -99,8 +99,8 @@ impl<P: Platform> RwFutex<P> {
         }
     }
 
-    /// Leaves without the lock, `flag` being that of this thread's mode. Whoever depended on this thread looks again: a
-    /// writer that its wake-up was meant for, readers that waited for it, or all sleepers of a lock that is free by
+    /// Leaves without the lock, `flag` being that of this thread's mode. Whoever depended on this thread looks again:
+    /// a writer that its wake-up was meant for, readers that waited for it, or all sleepers of a lock that is free by
     /// now.
     #[cold]
     fn give_up(&self, flag: u32) {

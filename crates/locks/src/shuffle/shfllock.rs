@@ -39,8 +39,9 @@ use lockswap_platform::{AtomicInt, AtomicPtrCell, Ordering, Platform};
 /// `steal`: newcomers may take a free lock however often.
 pub const WITHOUT_BOUND: u32 = 1_000_000;
 
-/// A waiter, on a line of its own: its stack frame has other things beside it. The fields behind `status` belong to the
-/// shuffler: they are written by the waiter before it is linked, by whoever is the shuffler, and travel with that role.
+/// A waiter, on a line of its own: its stack frame has other things beside it. The fields behind `status` belong to
+/// the shuffler: they are written by the waiter before it is linked, by whoever is the shuffler, and travel with that
+/// role.
 #[repr(align(64))]
 struct Node<P: Platform> {
     next: P::Ptr<Node<P>>,

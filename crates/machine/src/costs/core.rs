@@ -1,4 +1,5 @@
-//! What one CPU does by itself: arithmetic, accesses that hit its own cache, read-modify-writes, pauses, looks at clocks.
+//! What one CPU does by itself: arithmetic, accesses that hit its own cache, read-modify-writes, pauses, looks at
+//! clocks.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,8 +26,8 @@ pub struct Costs {
     pub step: Samples,
     /// A read-modify-write of an own line, one after the other.
     pub rmw: Samples,
-    /// A load or store beside read-modify-writes: what an acquisition, an increment of a number and a release take, which are a
-    /// read-modify-write, a load and two stores, less the read-modify-write alone, measured just before.
+    /// A load or store beside read-modify-writes: what an acquisition, an increment of a number and a release take,
+    /// which are a read-modify-write, a load and two stores, less the read-modify-write alone, measured just before.
     pub access: Samples,
     /// A pause instruction.
     pub pause: Samples,

@@ -1,12 +1,13 @@
 //! A line that another CPU has written last.
 //!
-//! The first CPU writes to each line of an array, then the second one reads them. In *random* order each address comes from
-//! the line before, so that neither prefetching nor several loads at once help: the time per line is the latency of a
-//! modified line, one way, without anybody who competes for it. In ascending order, as programs go through arrays, all
-//! loads may be under way at once: what is left of the latency then is the cost per line of a *sweep*. Two more costs tell what
-//! the core does: of a read-modify-write of a line that it has just read, which the line must come for once more unless the
-//! read has brought it along with the right to write; and of read-modify-writes of lines of the other CPU's, whose addresses
-//! are known beforehand, which are shorter than the latency if the core overlaps them.
+//! The first CPU writes to each line of an array, then the second one reads them. In *random* order each address comes
+//! from the line before, so that neither prefetching nor several loads at once help: the time per line is the latency
+//! of a modified line, one way, without anybody who competes for it. In ascending order, as programs go through
+//! arrays, all loads may be under way at once: what is left of the latency then is the cost per line of a *sweep*. Two
+//! more costs tell what the core does: of a read-modify-write of a line that it has just read, which the line must
+//! come for once more unless the read has brought it along with the right to write; and of read-modify-writes of lines
+//! of the other CPU's, whose addresses are known beforehand, which are shorter than the latency if the core overlaps
+//! them.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +18,8 @@ use crate::probe::ProbeError;
 
 /// Lines that are read in one sample.
 const LINES: usize = 64;
-/// Distance, in cells, of two lines that are read in random order: between them lie others, for CPUs that fetch neighbours.
+/// Distance, in cells, of two lines that are read in random order: between them lie others, for CPUs that fetch
+/// neighbours.
 const APART: usize = 2;
 /// Samples of each sort that one call adds.
 const ROUNDS: u32 = 100;

@@ -1,8 +1,8 @@
 //! Lines that no CPU's own cache has: those of the last-level cache, and those of memory.
 //!
-//! A thread follows addresses through a buffer, in random order: larger than what the CPU has for itself and smaller than
-//! the last-level cache, or much larger than that. It goes through one group of pages after the other, so that few of the
-//! steps need a new translation, and yet too many pages for prefetchers to keep track of.
+//! A thread follows addresses through a buffer, in random order: larger than what the CPU has for itself and smaller
+//! than the last-level cache, or much larger than that. It goes through one group of pages after the other, so that
+//! few of the steps need a new translation, and yet too many pages for prefetchers to keep track of.
 
 use std::fs;
 use std::hint::black_box;
@@ -86,7 +86,8 @@ impl Costs {
     }
 }
 
-/// Adds samples taken on `cpu`, which has these caches. There are none where memory is too scarce, or all caches alike.
+/// Adds samples taken on `cpu`, which has these caches. There are none where memory is too scarce, or all caches
+/// alike.
 pub fn measure(cpu: usize, caches: Caches, costs: &mut Costs) -> Result<(), ProbeError> {
     let most = LARGEST.min(free_memory() / SHARE_OF_FREE);
     let between = (4 * caches.own).min(caches.last / 2);

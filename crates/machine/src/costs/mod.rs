@@ -1,11 +1,11 @@
-//! What single steps cost on this machine: arithmetic and accesses of one CPU ([`core`]), a line that comes from another
-//! CPU ([`lines`]), memory ([`memory`]), hardware threads that share a core ([`siblings`]), what the operating system
-//! does ([`system`]), and how long a waiter may spin before it sleeps ([`sleep`]).
+//! What single steps cost on this machine: arithmetic and accesses of one CPU ([`core`]), a line that comes from
+//! another CPU ([`lines`]), memory ([`memory`]), hardware threads that share a core ([`siblings`]), what the operating
+//! system does ([`system`]), and how long a waiter may spin before it sleeps ([`sleep`]).
 //!
-//! Every function takes some samples and adds them to those of earlier calls. A caller goes through all of them several
-//! times, so that a moment in which other programs take a CPU spoils a few samples of each cost and not all of one. Such
-//! moments only ever make a cost longer: [`Samples::typical`] is the lower quartile where they are common, and
-//! [`Samples::median`] where they are rare.
+//! Every function takes some samples and adds them to those of earlier calls. A caller goes through all of them
+//! several times, so that a moment in which other programs take a CPU spoils a few samples of each cost and not all of
+//! one. Such moments only ever make a cost longer: [`Samples::typical`] is the lower quartile where they are common,
+//! and [`Samples::median`] where they are rare.
 
 pub mod core;
 pub mod lines;

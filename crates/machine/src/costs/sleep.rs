@@ -18,8 +18,8 @@ const TRIPS: u32 = 4;
 /// Samples at least, where the machine is busy, and at most: some hundred round trips suffice.
 const LEAST_SAMPLES: usize = 3;
 const MOST_SAMPLES: usize = 100;
-/// A round trip of more looks, some 100 us, was disturbed: where all CPUs are busy it takes milliseconds, for which nobody
-/// should spin.
+/// A round trip of more looks, some 100 us, was disturbed: where all CPUs are busy it takes milliseconds, for which
+/// nobody should spin.
 const MOST_LOOKS: u32 = 4_000;
 /// Looks in a sample, and samples of looks.
 const LOOKS: u32 = 2_000;
@@ -35,8 +35,8 @@ pub struct Sleep {
 }
 
 impl Sleep {
-    /// Measures the round trip between the first and the last CPU of those that the calling thread may use, and a look;
-    /// nothing where there is only one CPU: there nobody spins.
+    /// Measures the round trip between the first and the last CPU of those that the calling thread may use, and a
+    /// look; nothing where there is only one CPU: there nobody spins.
     ///
     /// # Errors
     /// As for [`Self::measure`].
@@ -53,8 +53,8 @@ impl Sleep {
     /// # Errors
     /// A thread cannot be started or may not run on its CPU.
     pub fn measure(first: usize, second: usize) -> Result<Self, ProbeError> {
-        // First, and on this thread: whoever spins first decides for the process how many CPUs it may use, and a thread
-        // that is bound to one sees no other.
+        // First, and on this thread: whoever spins first decides for the process how many CPUs it may use, and a
+        // thread that is bound to one sees no other.
         let word = AtomicU32::new(0);
         let sample = |_| {
             let start = Instant::now();

@@ -120,8 +120,8 @@ impl Games {
         Native::unpark(&self.word, 1);
     }
 
-    /// The thread that times both ways, in samples of so many round trips, while there is to be one more sample than so many;
-    /// the word is odd while it is the other one's turn.
+    /// The thread that times both ways, in samples of so many round trips, while there is to be one more sample than
+    /// so many; the word is odd while it is the other one's turn.
     pub(super) fn hop(&self, turn: &Turn, trips: u32, goes_on: impl Fn(usize) -> bool) -> Samples {
         let mut found = Samples::default();
         if !turn.wait(1) {

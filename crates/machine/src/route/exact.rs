@@ -2,8 +2,8 @@
 
 use super::Cost;
 
-/// The shortest tour: for each set of CPUs and each of its members, the shortest path from CPU 0 through the set that ends
-/// there (Held and Karp, 1962).
+/// The shortest tour: for each set of CPUs and each of its members, the shortest path from CPU 0 through the set that
+/// ends there (Held and Karp, 1962).
 pub fn exact(cost: &Cost) -> Vec<usize> {
     let others = cost.side.saturating_sub(1);
     if others == 0 {

@@ -1,7 +1,7 @@
-//! Local search: a tour is improved until no move helps, then disturbed in a small place and improved again, over and over; a
-//! worse tour is mostly given up. Moves: 2-opt (reverse a stretch), 3-opt without reversal (exchange two stretches) and
-//! Or-opt (carry a few CPUs elsewhere, reversed). Only the nearest neighbours of a CPU are tried as its new neighbours, and
-//! only around what has changed.
+//! Local search: a tour is improved until no move helps, then disturbed in a small place and improved again, over and
+//! over; a worse tour is mostly given up. Moves: 2-opt (reverse a stretch), 3-opt without reversal (exchange two
+//! stretches) and Or-opt (carry a few CPUs elsewhere, reversed). Only the nearest neighbours of a CPU are tried as its
+//! new neighbours, and only around what has changed.
 
 use super::Cost;
 use fastrand::Rng;

@@ -1,7 +1,7 @@
 //! How many threads of the process wait at the same time, beyond the first stage of a wait ([`crate::patience`]).
 //!
-//! Each yield and each nap takes CPU time, which thousands of waiters would take from those that they wait for. So only
-//! some of them yield, and the more of them nap, the longer each nap is.
+//! Each yield and each nap takes CPU time, which thousands of waiters would take from those that they wait for. So
+//! only some of them yield, and the more of them nap, the longer each nap is.
 
 use super::wait;
 use crate::Ns;
@@ -11,16 +11,16 @@ use core::sync::atomic::{AtomicI32, Ordering};
 const MOST_YIELDING: i32 = 32;
 /// The same where they take short naps instead, of which each takes about 5 us.
 const MOST_YIELDING_ASLEEP: i32 = 8;
-/// The least length of a nap is this much for each thread that naps, divided by the CPUs: a nap and the look behind it take
-/// about 5 us of CPU time, so all naps together take a tenth of it.
+/// The least length of a nap is this much for each thread that naps, divided by the CPUs: a nap and the look behind it
+/// take about 5 us of CPU time, so all naps together take a tenth of it.
 const PER_NAP: Ns = 50_000;
 /// The same for naps in place of yields, which have to be short, and may take half of the CPU time.
 const PER_YIELD: Ns = 10_000;
 /// The limit for that length.
 const LONGEST_CROWDED: Ns = 100_000_000;
 
-// Threads in either stage. Relaxed everywhere: the numbers decide how long a wait lasts, no more. They are signed, because
-// a thread may end its wait after `forget`.
+// Threads in either stage. Relaxed everywhere: the numbers decide how long a wait lasts, no more. They are signed,
+// because a thread may end its wait after `forget`.
 static YIELDING: AtomicI32 = AtomicI32::new(0);
 static NAPPING: AtomicI32 = AtomicI32::new(0);
 

@@ -2,9 +2,9 @@
 //! system's clock takes 22).
 //!
 //! aarch64 says how fast its counter runs. x86-64 does not, so the counter is compared with the system's clock: until
-//! [`CALIBRATION`] has passed since the first call, and for ever where the counter is not to be trusted, the system's clock
-//! answers. The counter is trusted where the CPU says that it runs evenly in all power states, and the system uses it
-//! itself: it then tells the time without a system call, in less than [`SYSTEM_CALL`].
+//! [`CALIBRATION`] has passed since the first call, and for ever where the counter is not to be trusted, the system's
+//! clock answers. The counter is trusted where the CPU says that it runs evenly in all power states, and the system
+//! uses it itself: it then tells the time without a system call, in less than [`SYSTEM_CALL`].
 
 use super::rseq;
 #[cfg(target_arch = "x86_64")]
@@ -88,7 +88,8 @@ fn calibrate() -> Ns {
         }
         BEGUN if now.saturating_sub(BEGIN[1].load(Ordering::Relaxed)) > CALIBRATION && move_on(BEGUN, BUSY) => {
             let begin = BEGIN.each_ref().map(|word| word.load(Ordering::Relaxed));
-            // A reading that was disturbed is tried again by the next caller; BUSY otherwise lasts, as nobody is needed.
+            // A reading that was disturbed is tried again by the next caller; BUSY otherwise lasts, as nobody is
+            // needed.
             match read_both() {
                 Some((cycles, ns)) if cycles > begin[0] && ns > begin[1] => {
                     let rate = (u128::from(ns - begin[1]) << 32) / u128::from(cycles - begin[0]);

@@ -20,14 +20,15 @@ pub struct Native;
 
 impl Native {
     /// Whether the process may use only one CPU, so that spinning is in vain: looked up once, from the affinity of the
-    /// thread that asks first. A program should ask early, before its threads restrict themselves to CPUs of their own.
+    /// thread that asks first. A program should ask early, before its threads restrict themselves to CPUs of their
+    /// own.
     pub fn has_one_cpu() -> bool {
         wait::has_one_cpu()
     }
 
-    /// Says whether waits may call `sched_yield`: true at first, and false from the first call on that fails. Where they may
-    /// not, they nap instead, and the locks make no system call but `futex`, and `clock_gettime` where the kernel offers no
-    /// way around it. Also looks up what [`Native::has_one_cpu`] says, as long as that is allowed.
+    /// Says whether waits may call `sched_yield`: true at first, and false from the first call on that fails. Where
+    /// they may not, they nap instead, and the locks make no system call but `futex`, and `clock_gettime` where the
+    /// kernel offers no way around it. Also looks up what [`Native::has_one_cpu`] says, as long as that is allowed.
     pub fn allow_yields(allowed: bool) {
         wait::allow_yields(allowed);
     }
@@ -37,15 +38,15 @@ impl Native {
         wait::yields_are_allowed()
     }
 
-    /// Says whether [`Platform::weight`] may ask the kernel for the thread's nice value: true at first. Where it may not,
-    /// every thread has the weight of an ordinary one.
+    /// Says whether [`Platform::weight`] may ask the kernel for the thread's nice value: true at first. Where it may
+    /// not, every thread has the weight of an ordinary one.
     pub fn allow_weights(allowed: bool) {
         wait::allow_weights(allowed);
     }
 
-    /// Says whether [`Platform::settle`] may call `membarrier`: false at first. If so, [`Platform::store_unless`] stores, where
-    /// the kernel and glibc offer restartable sequences. When it returns after false, no thread makes the call any more. Not
-    /// called by two threads at once with different answers.
+    /// Says whether [`Platform::settle`] may call `membarrier`: false at first. If so, [`Platform::store_unless`]
+    /// stores, where the kernel and glibc offer restartable sequences. When it returns after false, no thread makes
+    /// the call any more. Not called by two threads at once with different answers.
     pub fn allow_settling(allowed: bool) {
         if allowed {
             settling::open();
@@ -54,8 +55,8 @@ impl Native {
         }
     }
 
-    /// Forgets the threads that wait, of which the child of a fork has none: else its own waiters would nap for as long as if
-    /// those were there.
+    /// Forgets the threads that wait, of which the child of a fork has none: else its own waiters would nap for as
+    /// long as if those were there.
     pub fn enter_child() {
         crowd::forget();
         settling::enter_child();

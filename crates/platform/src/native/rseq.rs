@@ -1,6 +1,6 @@
-//! The CPU and NUMA node of the calling thread, from the `rseq` area that glibc 2.35 and later registers with the kernel
-//! for each thread: two loads (2 ns) instead of a call to `getcpu` (14 ns). ([`super::settling`] uses the area for what it
-//! is named after.)
+//! The CPU and NUMA node of the calling thread, from the `rseq` area that glibc 2.35 and later registers with the
+//! kernel for each thread: two loads (2 ns) instead of a call to `getcpu` (14 ns). ([`super::settling`] uses the area
+//! for what it is named after.)
 //!
 //! glibc tells where the area is with `__rseq_offset` (from the thread pointer). The symbol is weak here, so that the
 //! library also loads on glibc 2.34; its absence, or an unregistered thread, leads to `getcpu`.
@@ -99,8 +99,8 @@ fn area() -> Option<(u32, *const u8)> {
     if offset.is_null() {
         return None;
     }
-    // SAFETY: glibc reserved the area for every thread at this offset. The kernel writes it when the thread moves, hence
-    // volatile.
+    // SAFETY: glibc reserved the area for every thread at this offset. The kernel writes it when the thread moves,
+    // hence volatile.
     let (cpu, area) = unsafe {
         let area = thread_area().offset(*offset);
         (area.offset(CPU_ID).cast::<i32>().read_volatile(), area)
@@ -108,8 +108,8 @@ fn area() -> Option<(u32, *const u8)> {
     (cpu >= 0).then_some((cpu as u32, area))
 }
 
-/// Where each thread says in which restartable sequence it is, in bytes from its thread pointer; `None` where the kernel does
-/// not look there, and on machines for which there is no sequence here.
+/// Where each thread says in which restartable sequence it is, in bytes from its thread pointer; `None` where the
+/// kernel does not look there, and on machines for which there is no sequence here.
 pub fn sequence() -> Option<isize> {
     area().filter(|_| cfg!(target_arch = "x86_64"))?;
     // SAFETY: glibc has the symbol, else there would be no area.

@@ -6,8 +6,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// Each value plus 1; 0 where none was chosen.
 static VALUES: [AtomicU64; SETTINGS] = [const { AtomicU64::new(0) }; SETTINGS];
 
-/// Rounds of spinning as long as a round trip through a sleep. At first what that was on the machines that this was tuned on,
-/// about 10 us.
+/// Rounds of spinning as long as a round trip through a sleep. At first what that was on the machines that this was
+/// tuned on, about 10 us.
 static SPINS_BEFORE_PARK: AtomicU32 = AtomicU32::new(500);
 
 /// Chooses `value` for the parameter with this number.

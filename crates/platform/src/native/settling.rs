@@ -76,7 +76,8 @@ pub fn close() {
     // Relaxed: `settle` is a fence.
     AREA.store(0, Ordering::Relaxed);
     settle();
-    // ORDER(closed): Release pairs with the Acquires in `settle`; what sequences have stored is visible since the call above.
+    // ORDER(closed): Release pairs with the Acquires in `settle`; what sequences have stored is visible since the call
+    // above.
     GATE.fetch_and(!OPEN, Ordering::Release);
     let end = Deadline { clock: Clock::Monotonic, at: wait::now(Clock::Monotonic) + LONGEST_CLOSING };
     // Acquire pairs with the Release at the end of `settle`; the system call came before it.
@@ -126,9 +127,9 @@ pub fn store_unless(flag: &AtomicU8, word: &AtomicU8, value: u8) -> bool {
     if area == 0 {
         return false;
     }
-    // SAFETY: `area` is where the kernel looks for the sequence that this thread is in; the descriptor lasts as long as the
-    // program, because the library is never unloaded. Flag and word are valid. Loads and stores of x86 are Acquire and
-    // Release, and the compiler moves no access across the block.
+    // SAFETY: `area` is where the kernel looks for the sequence that this thread is in; the descriptor lasts as long
+    // as the program, because the library is never unloaded. Flag and word are valid. Loads and stores of x86 are
+    // Acquire and Release, and the compiler moves no access across the block.
     unsafe {
         core::arch::asm!(
             // struct rseq_cs: version and flags, where the sequence begins, how long it is, where it is aborted.
@@ -155,8 +156,8 @@ pub fn store_unless(flag: &AtomicU8, word: &AtomicU8, value: u8) -> bool {
             ".byte 0x0f, 0xb9, 0x3d",
             ".long 0x53053053",
             "55: jmp {refused}",
-            // Behind a signal the kernel clears the word, if the thread is here: under a debugger that goes on instruction by
-            // instruction each time.
+            // Behind a signal the kernel clears the word, if the thread is here: under a debugger that goes on
+            // instruction by instruction each time.
             "66: mov qword ptr fs:[{area}], {descriptor}",
             "dec {tries:e}",
             "jnz 33b",

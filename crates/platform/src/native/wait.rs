@@ -1,9 +1,9 @@
 //! How a native thread waits. System calls are made directly, so that a wait is never a cancellation point and never
 //! changes `errno`.
 //!
-//! A program may restrict its system calls (seccomp), and be killed for any other. The calls of a wait are therefore those
-//! of glibc's own locks: `futex`, and `clock_gettime` where the kernel offers no way around it. `sched_yield` is an
-//! exception that [`allow_yields`] takes back.
+//! A program may restrict its system calls (seccomp), and be killed for any other. The calls of a wait are therefore
+//! those of glibc's own locks: `futex`, and `clock_gettime` where the kernel offers no way around it. `sched_yield` is
+//! an exception that [`allow_yields`] takes back.
 
 use super::crowd::{self, Stage};
 use super::instant;
@@ -14,8 +14,8 @@ use syscalls::{syscall, Errno, Sysno};
 
 /// A yield that took less, ns, found nobody else on the CPU: a switch to another thread and back takes longer.
 const ALONE: Ns = 1_000;
-/// Most pauses between two yields that find nobody: about 2 us, so that little of a wait is spent in system calls, where
-/// the end of the wait would be noticed late.
+/// Most pauses between two yields that find nobody: about 2 us, so that little of a wait is spent in system calls,
+/// where the end of the wait would be noticed late.
 const MOST_PAUSES: u32 = 127;
 
 /// Rounds of spinning between two looks at the clock.
@@ -41,8 +41,9 @@ impl Patience {
         Patience { rounds: 0, pauses: 0, stage: Stage::Spins, since: 0, nap: SHORTEST_NAP }
     }
 
-    /// Whether a wait with a deadline makes the next round without a look at the clock: one in [`ROUNDS_PER_LOOK_AT_CLOCK`]
-    /// has one, and each of the first few, so that short waits end in time. Others may end late by half a microsecond or so.
+    /// Whether a wait with a deadline makes the next round without a look at the clock: one in
+    /// [`ROUNDS_PER_LOOK_AT_CLOCK`] has one, and each of the first few, so that short waits end in time. Others may
+    /// end late by half a microsecond or so.
     #[inline]
     pub fn may_skip_clock(&self) -> bool {
         (ROUNDS_PER_LOOK_AT_CLOCK..SPIN_ROUNDS).contains(&self.rounds)
@@ -112,7 +113,8 @@ pub fn nice() -> i32 {
     if !NICES.load(Ordering::Relaxed) {
         return 0;
     }
-    // SAFETY: takes numbers only. The call itself returns 20 less the nice value, so that no value looks like an error.
+    // SAFETY: takes numbers only. The call itself returns 20 less the nice value, so that no value looks like an
+    // error.
     let answer = unsafe { syscall!(Sysno::getpriority, libc::PRIO_PROCESS, 0) };
     answer.map_or(0, |turned| 20 - turned as i32)
 }
@@ -144,8 +146,8 @@ pub fn nap(ns: Ns) {
     let nobody_wakes = AtomicU32::new(0);
     let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     let time = timespec(ns);
-    // SAFETY: the word and the time-out, which is relative, live through the call; being woken early, by a signal or by a
-    // late wake-up for what lay there before, is fine.
+    // SAFETY: the word and the time-out, which is relative, live through the call; being woken early, by a signal or
+    // by a late wake-up for what lay there before, is fine.
     let _ = unsafe { syscall!(Sysno::futex, nobody_wakes.as_ptr(), operation, 0, &time as *const libc::timespec) };
 }
 

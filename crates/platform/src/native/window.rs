@@ -3,8 +3,8 @@
 use crate::Ns;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-/// The window outside any epoch, and the longest inside, where nothing else is configured, ns (LibASL, section 3.3: long
-/// enough to matter to nobody, short enough to prevent starvation).
+/// The window outside any epoch, and the longest inside, where nothing else is configured, ns (LibASL, section 3.3:
+/// long enough to matter to nobody, short enough to prevent starvation).
 pub const LONGEST: Ns = 100_000_000;
 
 static CONFIGURED: AtomicU64 = AtomicU64::new(LONGEST);

@@ -1,7 +1,7 @@
 //! A sheet of paper to draw on, in units that an SVG viewer shows as one pixel each.
 //!
-//! Everything is drawn in a grid [`FINE`] times as fine. An SVG keeps the grid; a PNG is reduced by two, which smooths the
-//! edges and leaves two pixels for each unit.
+//! Everything is drawn in a grid [`FINE`] times as fine. An SVG keeps the grid; a PNG is reduced by two, which smooths
+//! the edges and leaves two pixels for each unit.
 
 use crate::look::{Look, Theme};
 use crate::Format;

@@ -212,10 +212,11 @@ fn widest(entries: &[Entry]) -> f64 {
     entries.iter().map(|entry| length(&entry.name, TEXT)).fold(0.0, f64::max)
 }
 
-/// The ascending places moved so that each is `gap` from the next and all are between two limits, if they fit; each moves as
-/// little as possible.
+/// The ascending places moved so that each is `gap` from the next and all are between two limits, if they fit; each
+/// moves as little as possible.
 fn apart(wanted: &[f64], gap: f64, from: f64, to: f64) -> Vec<f64> {
-    // Without the gaps before it each place only must not be before the one above: those that would be share their mean.
+    // Without the gaps before it each place only must not be before the one above: those that would be share their
+    // mean.
     let mut groups: Vec<(f64, usize)> = Vec::new();
     for (index, place) in wanted.iter().enumerate() {
         let mut group = (place - index as f64 * gap, 1);

@@ -58,8 +58,8 @@ impl Page {
     }
 }
 
-/// The text in lines of at most this length, broken between words where that is possible; what would come after the last
-/// line is cut off.
+/// The text in lines of at most this length, broken between words where that is possible; what would come after the
+/// last line is cut off.
 pub fn wrap(text: &str, size: f64, room: f64, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

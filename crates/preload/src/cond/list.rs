@@ -18,8 +18,8 @@ impl Cond {
         }
     }
 
-    /// Relaxed: written under the list's lock, and before the waiter gives up its mutex; who signals after it changed the
-    /// condition under that mutex sees it.
+    /// Relaxed: written under the list's lock, and before the waiter gives up its mutex; who signals after it changed
+    /// the condition under that mutex sees it.
     pub fn first(&self) -> *mut Waiter {
         self.first.load(Ordering::Relaxed)
     }

@@ -93,7 +93,8 @@ pub unsafe fn who_answers(cond: *mut pthread_cond_t) -> Why {
 /// Whether condition variables are ours. Relaxed: set while the process has one thread.
 static ARE_REPLACED: AtomicBool = AtomicBool::new(false);
 
-/// Whether glibc keeps its flags where it does since 2.41; what was there before became a part of a counter. Set at start.
+/// Whether glibc keeps its flags where it does since 2.41; what was there before became a part of a counter. Set at
+/// start.
 static HAS_NEW_LAYOUT: AtomicBool = AtomicBool::new(false);
 
 /// Learns from two objects that glibc has made where it marks those that are process-shared; whether that is known.

@@ -70,9 +70,9 @@ unsafe extern "C-unwind" fn wait_until(cond: *mut pthread_cond_t, mutex: *mut pt
     }
 }
 
-/// Waits on a condition variable of glibc's with a mutex of ours, which glibc cannot release: sleeps for a short while on
-/// a mutex of glibc's instead, and calls that a spurious wake-up. A wake-up that comes before the sleep begins is late by
-/// that while, not lost.
+/// Waits on a condition variable of glibc's with a mutex of ours, which glibc cannot release: sleeps for a short while
+/// on a mutex of glibc's instead, and calls that a spurious wake-up. A wake-up that comes before the sleep begins is
+/// late by that while, not lost.
 ///
 /// # Safety
 /// As for [`wait_until`].

@@ -1,8 +1,8 @@
 //! One waiter, on its own stack.
 //!
-//! A waiter spins as long as that pays off, then sleeps in glibc's `sem_wait`, which makes it cancellable the way glibc
-//! does it. A waiter that was woken does not touch the condition variable again, so that it may be destroyed right after
-//! a broadcast.
+//! A waiter spins as long as that pays off, then sleeps in glibc's `sem_wait`, which makes it cancellable the way
+//! glibc does it. A waiter that was woken does not touch the condition variable again, so that it may be destroyed
+//! right after a broadcast.
 //!
 //! | state     | meaning                                              | set by                    |
 //! |-----------|------------------------------------------------------|---------------------------|
@@ -27,8 +27,8 @@ pub const LEAVING: u32 = 2;
 pub const SIGNALLED: u32 = 3;
 pub const BROADCAST: u32 = 4;
 
-/// Most rounds that a waiter spins: about 50 us on the machines this was tuned on, what a wake-up through the kernel takes
-/// on a virtual machine whose other CPU is idle.
+/// Most rounds that a waiter spins: about 50 us on the machines this was tuned on, what a wake-up through the kernel
+/// takes on a virtual machine whose other CPU is idle.
 const MOST_SPINS: u32 = 3_000;
 
 /// One waiter.

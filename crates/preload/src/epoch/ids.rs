@@ -1,5 +1,5 @@
-//! What the whole process knows about an id: a descriptor for each, which lives for ever. They are found, and made, without
-//! a lock, so that a fork and a signal handler may come at any time.
+//! What the whole process knows about an id: a descriptor for each, which lives for ever. They are found, and made,
+//! without a lock, so that a fork and a signal handler may come at any time.
 
 use crate::memory;
 use core::ffi::{c_int, c_void};

@@ -1,12 +1,14 @@
-//! The epochs that a program marks (LibASL, algorithm 2): which one each thread is in, and how long it may stand back there.
+//! The epochs that a program marks (LibASL, algorithm 2): which one each thread is in, and how long it may stand back
+//! there.
 //!
 //!   thread's words --> Epochs [ depth | frames: id, start | table ]
 //!                                                           |
-//!                        slots of the thread: id --> [ window | descriptor ]--> one descriptor per id: percentile, SLO
+//!                        slots of the thread: id --> [ window | descriptor ]--> one descriptor per id: percentile,
+//!                        SLO
 //!
-//! `lockswap_epoch_start` pushes a frame, `lockswap_epoch_end` pops it, takes the latency and updates the window of the
-//! thread's slot for the id. Both touch only memory of the thread, which was mapped at its first epoch, and read the clock
-//! only where somebody wants to know: on little cores, and where latencies are recorded in the file that
+//! `lockswap_epoch_start` pushes a frame, `lockswap_epoch_end` pops it, takes the latency and updates the window of
+//! the thread's slot for the id. Both touch only memory of the thread, which was mapped at its first epoch, and read
+//! the clock only where somebody wants to know: on little cores, and where latencies are recorded in the file that
 //! `LOCKSWAP_LATENCIES` names. The innermost epoch's window counts for a lock (paper, section 3.4).
 //!
 //! | what a program may do                        | what happens                                                       |

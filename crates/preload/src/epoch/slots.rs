@@ -2,8 +2,8 @@
 //!
 //!   Slots [ table ]--> [ slots | bits | older ]--> the table before it grew
 //!
-//! A table that has become too small is kept until the thread ends: a signal handler may make it grow while the thread that
-//! it has interrupted looks something up. All older ones together are smaller than the one in use.
+//! A table that has become too small is kept until the thread ends: a signal handler may make it grow while the thread
+//! that it has interrupted looks something up. All older ones together are smaller than the one in use.
 
 use super::ids::{descriptor, Descriptor};
 use super::records::Records;

@@ -1,7 +1,7 @@
-//! glibc's own mutexes, of which the default kind becomes glibc's adaptive kind (`PTHREAD_MUTEX_ADAPTIVE_NP`) before its
-//! first use: a waiter then spins before it sleeps, as long as that has paid off for the mutex. In glibc both kinds have
-//! the same results and are released alike. Other kinds, and mutexes that are robust, shared or know priorities, are
-//! left as they are.
+//! glibc's own mutexes, of which the default kind becomes glibc's adaptive kind (`PTHREAD_MUTEX_ADAPTIVE_NP`) before
+//! its first use: a waiter then spins before it sleeps, as long as that has paid off for the mutex. In glibc both
+//! kinds have the same results and are released alike. Other kinds, and mutexes that are robust, shared or know
+//! priorities, are left as they are.
 
 use super::{special, Mutex, ADAPTIVE, ARE_REPLACED, NORMAL, NO_ELISION};
 use crate::functions::{ACTIVE, REAL};

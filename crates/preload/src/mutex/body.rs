@@ -23,8 +23,8 @@ impl<P: Platform, L: TimedLock<P> + IsHeld> Body<P> for L {}
 impl Mutex {
     #[inline(always)]
     pub fn inside<L>(&self) -> &L {
-        // SAFETY: the body of a mutex that runs on this lock type: on the one of the process, or as its number says; zero is a
-        // free lock.
+        // SAFETY: the body of a mutex that runs on this lock type: on the one of the process, or as its number says;
+        // zero is a free lock.
         unsafe { &*self.body.get().cast() }
     }
 
@@ -97,8 +97,8 @@ impl Mutex {
         unsafe { (self.held_lock::<P, L>().is_held() && pool::is_taken(context)).then_some(context) }
     }
 
-    /// Acquires the lock if it and a context are at hand and it is free. Needs no stack frame, because it never waits. A mutex
-    /// that `is_asked` is released through its owner's check only.
+    /// Acquires the lock if it and a context are at hand and it is free. Needs no stack frame, because it never waits.
+    /// A mutex that `is_asked` is released through its owner's check only.
     #[inline(always)]
     pub unsafe fn acquire_at_once<P: Platform, L: Body<P>>(&self, pool: Pool, is_asked: bool) -> bool {
         let Some(lock) = self.existing::<P, L>() else { return false };

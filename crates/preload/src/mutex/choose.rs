@@ -1,5 +1,5 @@
-//! Which lock a mutex runs on, where the process has several: asked once, when the mutex is initialised, or before its first
-//! use where it has a static initialiser.
+//! Which lock a mutex runs on, where the process has several: asked once, when the mutex is initialised, or before its
+//! first use where it has a static initialiser.
 
 use super::{word_of, Mutex, ADAPTIVE, GLIBCS, KEPT, KIND, NORMAL, NUMBER};
 use crate::counters::count_rule;
@@ -41,8 +41,8 @@ pub fn keep(mutex: &Mutex, adaptive: bool) {
     mutex.word.store(kept(mutex.word.load(Ordering::Relaxed), adaptive), Ordering::Relaxed);
 }
 
-/// Gives a mutex from a static initialiser its lock, and the mark of this generation. Returns whether nothing is left to be
-/// done, because it is glibc's from now on. Of several first users, who may choose differently, one decides.
+/// Gives a mutex from a static initialiser its lock, and the mark of this generation. Returns whether nothing is left
+/// to be done, because it is glibc's from now on. Of several first users, who may choose differently, one decides.
 #[cold]
 pub fn begin(mutex: &Mutex, mark: u32) -> bool {
     let (choice, rule) = profile::choice(mutex.address(), mutex.kind() & KIND);

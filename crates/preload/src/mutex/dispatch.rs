@@ -1,5 +1,5 @@
-//! The functions for a process with several locks for its mutexes: they look which one a mutex runs on, and go on with a jump to
-//! the function for an ordinary mutex of that lock.
+//! The functions for a process with several locks for its mutexes: they look which one a mutex runs on, and go on with
+//! a jump to the function for an ordinary mutex of that lock.
 
 use super::ordinary::install_others;
 use super::{special, Class, Mutex, Ops, OPS};

@@ -12,11 +12,11 @@
 //!         36..40  threads in a condition wait that will come back for the mutex
 //!
 //! All zero is an unlocked mutex of the default kind, as PTHREAD_MUTEX_INITIALIZER wants it. A mutex that is robust,
-//! priority-inheriting, priority-protected or process-shared stays glibc's; so does a destroyed one, which glibc refuses, and
-//! one that is to stay glibc's because a rule of a profile says so ([`KEPT`]).
+//! priority-inheriting, priority-protected or process-shared stays glibc's; so does a destroyed one, which glibc
+//! refuses, and one that is to stay glibc's because a rule of a profile says so ([`KEPT`]).
 //!
-//! A process has one lock for its mutexes, number 0. Only with a profile (`crate::profile`) it has several; then other functions
-//! stand in the table (`dispatch`), which look at the number first.
+//! A process has one lock for its mutexes, number 0. Only with a profile (`crate::profile`) it has several; then other
+//! functions stand in the table (`dispatch`), which look at the number first.
 
 mod adaptive;
 mod body;
@@ -71,8 +71,8 @@ pub const ROBUST: u32 = 0x10;
 pub const PRIORITY_INHERIT: u32 = 0x20;
 pub const PRIORITY_PROTECT: u32 = 0x40;
 pub const PROCESS_SHARED: u32 = 0x80;
-/// Ours, in the kind: a mutex that a profile leaves to glibc, whose functions do not look at this bit ([`crate::layout`] tries
-/// that out).
+/// Ours, in the kind: a mutex that a profile leaves to glibc, whose functions do not look at this bit
+/// ([`crate::layout`] tries that out).
 const KEPT: u32 = 1 << 30;
 /// The kind of a destroyed mutex; glibc's functions answer EINVAL to it.
 const DESTROYED: u32 = u32::MAX;
@@ -142,8 +142,8 @@ pub fn keep(object: &mut pthread_mutex_t) {
     choose::keep(unsafe { Mutex::of(object) }, false);
 }
 
-/// How many threads hold a mutex of glibc's or will come back for it: changed by its holder only. While the number is not
-/// zero, glibc answers EBUSY to `pthread_mutex_destroy`.
+/// How many threads hold a mutex of glibc's or will come back for it: changed by its holder only. While the number is
+/// not zero, glibc answers EBUSY to `pthread_mutex_destroy`.
 ///
 /// # Safety
 /// `mutex` points at a mutex of glibc's, which the calling thread holds.
@@ -187,8 +187,8 @@ pub struct Ops {
     info: &'static LockInfo,
 }
 
-/// How each of the process's locks works, by its number: all the same where it has one. By value, which saves a load on the way
-/// to a function.
+/// How each of the process's locks works, by its number: all the same where it has one. By value, which saves a load
+/// on the way to a function.
 struct Locks([UnsafeCell<MaybeUninit<Ops>>; LOCKS]);
 
 // SAFETY: written once, while the process has one thread.
@@ -326,8 +326,8 @@ impl Mutex {
         true
     }
 
-    /// Acquires a mutex that is ours. A thread that may be cancelled at any instruction (`asynchronous`, which the caller has
-    /// put off) must not be in a queue: it tries again and again, and can be cancelled in between.
+    /// Acquires a mutex that is ours. A thread that may be cancelled at any instruction (`asynchronous`, which the
+    /// caller has put off) must not be in a queue: it tries again and again, and can be cancelled in between.
     unsafe fn wait(&self, asynchronous: bool) {
         // SAFETY: as for this call.
         unsafe {
@@ -361,8 +361,8 @@ impl Mutex {
         acquired.then_some(())
     }
 
-    /// Acquires the mutex outside the queue of its waiters, if it is a thread of real-time priority that asks and the lock
-    /// lets it: whether it was acquired; nothing where it has to queue.
+    /// Acquires the mutex outside the queue of its waiters, if it is a thread of real-time priority that asks and the
+    /// lock lets it: whether it was acquired; nothing where it has to queue.
     #[inline(always)]
     unsafe fn acquire_outside_queue(&self, until: Option<Deadline>) -> Option<bool> {
         if realtime::has_begun() && self.ops().info.by_priority == ByPriority::Barging {
@@ -387,7 +387,8 @@ impl Mutex {
             until,
             // SAFETY: as for this call.
             || unsafe { (self.ops().try_acquire)(self) },
-            // Relaxed, both: a release that does not see the waiter yet does not delay it by more than one short sleep.
+            // Relaxed, both: a release that does not see the waiter yet does not delay it by more than one short
+            // sleep.
             || _ = self.word.fetch_add(OUTSIDE_QUEUE, Ordering::Relaxed),
             || _ = self.word.fetch_sub(OUTSIDE_QUEUE, Ordering::Relaxed),
         )
@@ -421,7 +422,8 @@ impl Mutex {
         // Nobody waits outside the queue of a mutex of another generation.
         let mark = |word: u64| ((word & !NUMBER) >> generation::MUTEX_SHIFT) as u32 & generation::MARK;
         let has_old = |word: u64| mark(word) == old && word as u32 & KEPT == 0;
-        // ORDER(adopt): Release pairs with the Acquire of everybody's first look at the word. Relaxed: as is to be replaced.
+        // ORDER(adopt): Release pairs with the Acquire of everybody's first look at the word. Relaxed: as is to be
+        // replaced.
         let replace = |word| has_old(word).then(|| replace(word));
         self.word.fetch_update(Ordering::Release, Ordering::Relaxed, replace).is_ok()
     }

@@ -15,8 +15,8 @@ use libc::pthread_mutex_t;
 use lockswap_locks::{IsHeld, RawLock, TimedLock};
 use lockswap_platform::{Deadline, Native, Single};
 
-/// The lock `N` on all CPUs, and the same lock `S` while the process has one thread. `SEVERAL`: the process has several locks,
-/// so that only the mutex tells which of them this one is.
+/// The lock `N` on all CPUs, and the same lock `S` while the process has one thread. `SEVERAL`: the process has
+/// several locks, so that only the mutex tells which of them this one is.
 struct OnLock<N, S, const SEVERAL: bool>(PhantomData<(N, S)>);
 
 /// Whether the process has one thread, so that no instruction needs to be atomic (set by glibc).
@@ -70,7 +70,8 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
         }
     }
 
-    /// Acquires if that needs no waiting; a lock without a context may wait. With one thread both types see the same lock.
+    /// Acquires if that needs no waiting; a lock without a context may wait. With one thread both types see the same
+    /// lock.
     #[inline(always)]
     unsafe fn acquire_at_once(mutex: &Mutex, is_asked: bool) -> bool {
         // SAFETY: as for `Ops`.
@@ -138,8 +139,8 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
         0
     }
 
-    /// Acquires the lock through the thread's first own context, and notes that; not, if that or a lock is not at hand. What
-    /// follows the end of the wait is kept short, because the mutex's other users wait meanwhile.
+    /// Acquires the lock through the thread's first own context, and notes that; not, if that or a lock is not at
+    /// hand. What follows the end of the wait is kept short, because the mutex's other users wait meanwhile.
     #[inline(always)]
     unsafe fn acquire_through_first(mutex: &Mutex) -> bool {
         // SAFETY: as for `Ops`; the context is reusable, and serves this acquisition only.
@@ -156,8 +157,8 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
         true
     }
 
-    /// Releases a mutex. One without a context is held; of one with a context that is looked at here, because that is where
-    /// the context is. The result is 0, so that the slow path can be a jump.
+    /// Releases a mutex. One without a context is held; of one with a context that is looked at here, because that is
+    /// where the context is. The result is 0, so that the slow path can be a jump.
     #[inline(always)]
     unsafe fn release(mutex: &Mutex) -> c_int {
         // SAFETY: as for `Ops`.
@@ -295,8 +296,8 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
         0
     }
 
-    /// `pthread_mutex_unlock` where the process has several locks: of a mutex that the calling thread is known to hold through
-    /// a context of this lock, and of which nothing else is known.
+    /// `pthread_mutex_unlock` where the process has several locks: of a mutex that the calling thread is known to hold
+    /// through a context of this lock, and of which nothing else is known.
     unsafe extern "C" fn unlock_known(mutex: &Mutex) -> c_int {
         let pool = Pool::Numbered(tls::thread().recent.get());
         if let Some(context) = pool::holds_through::<N::Ctx>(pool, mutex.address()) {

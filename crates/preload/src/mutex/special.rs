@@ -1,5 +1,5 @@
-//! The functions for all other mutexes and all other calls: kinds that know their owner, mutexes of another generation,
-//! time-outs, glibc's mutexes, beginning and end.
+//! The functions for all other mutexes and all other calls: kinds that know their owner, mutexes of another
+//! generation, time-outs, glibc's mutexes, beginning and end.
 
 use super::choose::{self, Choice};
 use super::{word_of, Mutex, ADAPTIVE, DESTROYED, GLIBCS, KIND, NORMAL};
@@ -12,8 +12,8 @@ use libc::{clockid_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
 use lockswap_platform::Clock;
 use lockswap_records::counters::Counter;
 
-/// Calls glibc's function on a mutex that is glibc's, as a jump: none of these functions is a cancellation point, and an
-/// asynchronous cancellation finds its way by the unwind tables.
+/// Calls glibc's function on a mutex that is glibc's, as a jump: none of these functions is a cancellation point, and
+/// an asynchronous cancellation finds its way by the unwind tables.
 #[inline(always)]
 pub fn pass_on(real: &Entry<unsafe extern "C-unwind" fn(*mut pthread_mutex_t) -> c_int>, mutex: &Mutex) -> c_int {
     // SAFETY: the same function; glibc's own mutex.

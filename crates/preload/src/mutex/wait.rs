@@ -23,8 +23,8 @@ pub struct Held {
     depth: u32,
 }
 
-/// Whether the calling thread may wait on a condition with this mutex; EPERM if it does not hold it, as far as the kind
-/// knows.
+/// Whether the calling thread may wait on a condition with this mutex; EPERM if it does not hold it, as far as the
+/// kind knows.
 ///
 /// # Safety
 /// `mutex` is the program's.
@@ -70,8 +70,8 @@ pub unsafe fn release_for_wait(mutex: *mut pthread_mutex_t) -> Result<Held, c_in
     }
 }
 
-/// Yields a few times while the mutex is held, if its waiters spin for a fixed time. A thread that has just been woken may
-/// have driven the thread that woke it, and that still holds the mutex, from the CPU that they share.
+/// Yields a few times while the mutex is held, if its waiters spin for a fixed time. A thread that has just been woken
+/// may have driven the thread that woke it, and that still holds the mutex, from the CPU that they share.
 ///
 /// # Safety
 /// `mutex` is the program's.

@@ -1,5 +1,5 @@
-//! The blocks of an arena, which its lock protects: which are in use by which object, which are free, and when those are
-//! given back whose objects are gone.
+//! The blocks of an arena, which its lock protects: which are in use by which object, which are free, and when those
+//! are given back whose objects are gone.
 
 use crate::{generation, memory};
 use core::cell::Cell;
@@ -28,7 +28,8 @@ const LOOKS: u32 = 4;
 const CHUNK_BYTES: usize = 64 * 1024;
 const CHUNK_BLOCKS: usize = 8;
 
-/// All blocks of an arena: those in use in a table, by their object's address, the free ones in a list, and memory for more.
+/// All blocks of an arena: those in use in a table, by their object's address, the free ones in a list, and memory for
+/// more.
 pub struct State {
     /// Lists of blocks in use by their object's address: a power of two of them.
     pub table: *mut *mut Header,

@@ -10,22 +10,24 @@
 //! | free    | 0                    | the list of free blocks                        |
 //!
 //! An object has no block before its first use: zero is a free lock. It gets one under the arena's lock, so that of
-//! several first users one does it. A block remains a block for ever: it passes from one object to another, but is never
-//! unmapped, so that whoever still reads a block that has been given back reads a lock.
+//! several first users one does it. A block remains a block for ever: it passes from one object to another, but is
+//! never unmapped, so that whoever still reads a block that has been given back reads a lock.
 //!
-//! **An object need not be destroyed.** C++ drops a `std::mutex` without a word, and what lies at its address later may be
-//! another mutex. So the first use of an object looks up its address, and takes the block of the object that lay there
-//! before, unless that is held or a releasing thread still touches it; then it goes to the free blocks, which are looked
-//! at again before they are handed out. For objects that never have a successor at the same address there is a sweep:
-//! when the number of blocks in use has doubled, those are given back whose objects do not refer to them any more.
+//! **An object need not be destroyed.** C++ drops a `std::mutex` without a word, and what lies at its address later
+//! may be another mutex. So the first use of an object looks up its address, and takes the block of the object that
+//! lay there before, unless that is held or a releasing thread still touches it; then it goes to the free blocks,
+//! which are looked at again before they are handed out. For objects that never have a successor at the same address
+//! there is a sweep: when the number of blocks in use has doubled, those are given back whose objects do not refer to
+//! them any more.
 //!
-//! **An object may have been moved** (`realloc` of a structure with a mutex in it: undefined in POSIX, and done). The copy
-//! refers to a block whose header names another object, and counts as an object without a block: it is free, and gets
-//! its own. A mutex that was held when it was copied is therefore free in its copy, but no other mutex suffers.
+//! **An object may have been moved** (`realloc` of a structure with a mutex in it: undefined in POSIX, and done). The
+//! copy refers to a block whose header names another object, and counts as an object without a block: it is free, and
+//! gets its own. A mutex that was held when it was copied is therefore free in its copy, but no other mutex suffers.
 //!
-//! **There may be no block to be had**: no memory is left, or a signal handler uses an object for the first time while the
-//! thread that it interrupted is inside the arena. Such an object has [`IN_PLACE`] instead of an address, for ever, and runs
-//! on a small lock of ours inside the object. An exchange of its first word decides between several first users.
+//! **There may be no block to be had**: no memory is left, or a signal handler uses an object for the first time while
+//! the thread that it interrupted is inside the arena. Such an object has [`IN_PLACE`] instead of an address, for
+//! ever, and runs on a small lock of ours inside the object. An exchange of its first word decides between several
+//! first users.
 
 mod blocks;
 
@@ -186,8 +188,8 @@ impl Arena {
         Some(result)
     }
 
-    /// The lock of the object that begins with `word`, which gets a block of the arena if it has none; nothing if it runs
-    /// on the small lock inside it. `make_new` says whether a lock is neither held nor
+    /// The lock of the object that begins with `word`, which gets a block of the arena if it has none; nothing if it
+    /// runs on the small lock inside it. `make_new` says whether a lock is neither held nor
     /// touched, and makes it as good as new then; `clean` clears the rest of an
     /// object that was copied.
     #[cold]
@@ -195,8 +197,8 @@ impl Arena {
     pub fn provide<'a, L>(&self, word: &'a Word<L>, make_new: fn(&L) -> bool, clean: impl Fn()) -> Option<&'a L> {
         const { assert!(size_of::<Block<L>>() == block_bytes(size_of::<L>())) };
         loop {
-            // ORDER(block): as in `Word::get`. All that follows rests on this one look: another thread may provide a lock,
-            // and acquire it, at any time.
+            // ORDER(block): as in `Word::get`. All that follows rests on this one look: another thread may provide a
+            // lock, and acquire it, at any time.
             let old = word.0.load(Ordering::Acquire);
             if let Some(lock) = word.own(old) {
                 return Some(lock);
@@ -208,7 +210,8 @@ impl Arena {
                 if !old.is_null() {
                     clean();
                 }
-                // ORDER(block): Release pairs with the Acquire in `Word::get`. Relaxed: a failed exchange is looked at again.
+                // ORDER(block): Release pairs with the Acquire in `Word::get`. Relaxed: a failed exchange is looked at
+                // again.
                 word.0.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed).is_ok()
             };
             let in_place = core::ptr::without_provenance_mut(IN_PLACE);
@@ -226,8 +229,8 @@ impl Arena {
                 }
             });
             if entered.is_none() {
-                // A handler that interrupted its thread inside. Only a copy that another thread uses for the first time in
-                // this very moment could be disturbed.
+                // A handler that interrupted its thread inside. Only a copy that another thread uses for the first
+                // time in this very moment could be disturbed.
                 publish(in_place);
             }
         }
@@ -236,16 +239,17 @@ impl Arena {
     /// Gives back what the object that begins with `word` has, if anything.
     pub fn give_back<L>(&self, word: &Word<L>) {
         if word.get().is_some() {
-            // The object refers to its block until the arena's lock is held: another thread's sweep would give back one
-            // that nobody refers to. Where this thread is inside already, the block stays in the table for a sweep.
+            // The object refers to its block until the arena's lock is held: another thread's sweep would give back
+            // one that nobody refers to. Where this thread is inside already, the block stays in the table for a
+            // sweep.
             self.with(|state| state.give_back(word.0.swap(null_mut(), Ordering::Relaxed).cast()));
         }
         // Relaxed: nobody else uses the object.
         word.0.store(null_mut(), Ordering::Relaxed);
     }
 
-    /// Acquires the lock for a fork, unless the calling thread was interrupted inside the arena by the signal handler that
-    /// forks: then it holds the lock already, and in both processes it releases it when the handler has returned.
+    /// Acquires the lock for a fork, unless the calling thread was interrupted inside the arena by the signal handler
+    /// that forks: then it holds the lock already, and in both processes it releases it when the handler has returned.
     fn before_fork(&self) {
         if tls::thread().inside.get() & self.bit == 0 {
             self.lock.acquire();
@@ -260,8 +264,8 @@ impl Arena {
     }
 }
 
-/// The identity of the thread that holds the arenas' locks while it forks, else 0. Handlers of other libraries may still
-/// run in that thread, and use objects for the first time.
+/// The identity of the thread that holds the arenas' locks while it forks, else 0. Handlers of other libraries may
+/// still run in that thread, and use objects for the first time.
 static FORKING: AtomicU64 = AtomicU64::new(0);
 
 /// Keeps other threads out of the arenas until [`after_fork`] or, in the child, [`enter_child`].
@@ -291,13 +295,13 @@ pub unsafe fn enter_child() {
     }
 }
 
-/// Prepares a block with a lock of type `L` for its next object, if nobody uses it any more. Its lock is as good as new
-/// then; one of an older generation is made so.
+/// Prepares a block with a lock of type `L` for its next object, if nobody uses it any more. Its lock is as good as
+/// new then; one of an older generation is made so.
 fn reuse<L>(make_new: fn(&L) -> bool) -> impl Fn(*mut Header) -> bool {
     move |header| {
         let block = header.cast::<Block<L>>();
-        // SAFETY: a block of this arena, which holds this type. The threads that used a lock of an older generation were
-        // another process's.
+        // SAFETY: a block of this arena, which holds this type. The threads that used a lock of an older generation
+        // were another process's.
         unsafe {
             // Relaxed: changed by who adopts the block's object, before others use it.
             if (*header).generation.load(Ordering::Relaxed) != generation::current() {

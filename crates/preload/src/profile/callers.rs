@@ -1,7 +1,8 @@
-//! Who has initialised a mutex or locks it first: the functions outside this library that are being run, innermost first.
+//! Who has initialised a mutex or locks it first: the functions outside this library that are being run, innermost
+//! first.
 //!
-//! The stack is unwound by the tables that exceptions use (`.eh_frame`), which programs have without debug information, too.
-//! A frame without them ends it, as does one that is described by an expression.
+//! The stack is unwound by the tables that exceptions use (`.eh_frame`), which programs have without debug
+//! information, too. A frame without them ends it, as does one that is described by an expression.
 
 use super::modules::Module;
 use core::arch::asm;
@@ -32,8 +33,8 @@ impl Caller {
         self.address - 1
     }
 
-    /// Whether the call stands in this place; `offset` is that of the address to which it returns. Of a single address it is
-    /// enough that it belongs to the instruction, or is that behind it.
+    /// Whether the call stands in this place; `offset` is that of the address to which it returns. Of a single address
+    /// it is enough that it belongs to the instruction, or is that behind it.
     pub fn is_in(&self, place: &Place<'_>, offset: u64) -> bool {
         /// The longest call of x86-64; those of other machines are of one length.
         const LONGEST_CALL: u64 = 7;
@@ -178,7 +179,8 @@ fn unwind(callers: &mut [Option<Caller>; MOST_CALLERS]) -> usize {
 fn next(frame: &Frame, module: &Module, context: &mut UnwindContext<usize, InPlace>) -> Option<Frame> {
     let bytes = |begin: usize| {
         let length = module.end().checked_sub(begin).filter(|_| begin != 0)?;
-        // SAFETY: of the module, from here to its end, only what the index and its tables say is read, which is mapped.
+        // SAFETY: of the module, from here to its end, only what the index and its tables say is read, which is
+        // mapped.
         let bytes = unsafe { core::slice::from_raw_parts(core::ptr::with_exposed_provenance(begin), length) };
         Some(EndianSlice::new(bytes, LittleEndian))
     };

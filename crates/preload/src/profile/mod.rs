@@ -1,9 +1,9 @@
 //! A lock for each mutex: follows the rules of the file that `LOCKSWAP_PROFILE` names (`docs/profile.md`).
 //!
-//! The file is read once, at the start. Each mutex comes here once: when it is initialised, or before its first use where it has
-//! a static initialiser; what it gets then stands in the mutex. What rules ask of the program is found out when it is first
-//! wanted: which modules there are and where their symbols lie ([`modules`]), and who has called ([`callers`]). Nothing
-//! allocates: a mutex may be the allocator's.
+//! The file is read once, at the start. Each mutex comes here once: when it is initialised, or before its first use
+//! where it has a static initialiser; what it gets then stands in the mutex. What rules ask of the program is found
+//! out when it is first wanted: which modules there are and where their symbols lie ([`modules`]), and who has called
+//! ([`callers`]). Nothing allocates: a mutex may be the allocator's.
 
 mod callers;
 mod modules;
@@ -103,8 +103,8 @@ fn read(path: &core::ffi::CStr, otherwise: &Named) -> Option<&'static [Rule<'sta
     Some(rules)
 }
 
-/// Reads the profile that the environment names, if it names one; it is in force after [`install`]. `otherwise` is the lock of
-/// mutexes to which no rule applies.
+/// Reads the profile that the environment names, if it names one; it is in force after [`install`]. `otherwise` is the
+/// lock of mutexes to which no rule applies.
 ///
 /// # Safety
 /// As for [`Environment::get`].
@@ -171,7 +171,8 @@ impl Profile {
     }
 }
 
-/// What a mutex gets that is to have the lock of this name, with these parameters, if the process has it; and counts that.
+/// What a mutex gets that is to have the lock of this name, with these parameters, if the process has it; and counts
+/// that.
 pub fn chosen(text: &str) -> Option<Choice> {
     let profile = in_force()?;
     let named = named::read(Role::Mutex, text).ok()?;

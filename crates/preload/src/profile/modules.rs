@@ -1,7 +1,7 @@
 //! The modules of the program - its executable and its libraries - and where the symbols lie that rules name.
 //!
-//! glibc knows which module an address belongs to (`_dl_find_object`, since 2.35; it takes no lock and may be asked in a signal
-//! handler). The symbols of a module are looked up when it is first met: in its file, and once for all rules.
+//! glibc knows which module an address belongs to (`_dl_find_object`, since 2.35; it takes no lock and may be asked in
+//! a signal handler). The symbols of a module are looked up when it is first met: in its file, and once for all rules.
 
 use super::in_force;
 use crate::aside::address_of;
@@ -41,7 +41,8 @@ type Find = unsafe extern "C" fn(*mut c_void, *mut Found) -> c_int;
 /// The address of glibc's function; 0 without one. Relaxed: set while the process has one thread.
 static FIND: AtomicUsize = AtomicUsize::new(0);
 
-/// The path of the program's executable, whose name the loader does not know. Written while the process has one thread.
+/// The path of the program's executable, whose name the loader does not know. Written while the process has one
+/// thread.
 struct Executable(UnsafeCell<[u8; 4096]>);
 
 // SAFETY: read only after it was written, as above.
@@ -49,7 +50,8 @@ unsafe impl Sync for Executable {}
 
 static EXECUTABLE: Executable = Executable(UnsafeCell::new([0; 4096]));
 
-/// Finds out what is needed to know modules, and returns whether there is all of it. Called before a second thread exists.
+/// Finds out what is needed to know modules, and returns whether there is all of it. Called before a second thread
+/// exists.
 pub fn begin() -> bool {
     // SAFETY: the process has one thread.
     memory::read_link(c"/proc/self/exe", unsafe { &mut *EXECUTABLE.0.get() });
@@ -82,8 +84,8 @@ impl Module {
         if find == 0 {
             return None;
         }
-        // SAFETY: glibc's function, and room for what it says. The name of a module lives as long as the module, which is not
-        // unloaded while a mutex or a caller lies in it.
+        // SAFETY: glibc's function, and room for what it says. The name of a module lives as long as the module, which
+        // is not unloaded while a mutex or a caller lies in it.
         unsafe {
             let find: Find = core::mem::transmute(find);
             let mut found = MaybeUninit::<Found>::zeroed();
@@ -116,7 +118,8 @@ impl Module {
         address.wrapping_sub(self.bias) as u64
     }
 
-    /// Whether a rule calls the module so: by its path, or by its file's name with or without the numbers behind `.so`.
+    /// Whether a rule calls the module so: by its path, or by its file's name with or without the numbers behind
+    /// `.so`.
     pub fn is_named(&self, wanted: &str) -> bool {
         let path = self.name.to_bytes();
         let name =
@@ -205,12 +208,13 @@ fn with<R>(f: impl FnOnce(&mut State) -> R) -> Option<R> {
     Some(result)
 }
 
-/// Acquires the lock for a fork, unless this thread was interrupted while it holds it by the signal handler that forks.
+/// Acquires the lock for a fork, unless this thread was interrupted while it holds it by the signal handler that
+/// forks.
 pub fn before_fork() {
     let inside = &tls::thread().inside;
     if inside.get() & tls::inside::MODULES == 0 {
-        // Other handlers of the fork, and of signals, may use mutexes for the first time: they find the mark as long as this
-        // thread may hold the lock.
+        // Other handlers of the fork, and of signals, may use mutexes for the first time: they find the mark as long
+        // as this thread may hold the lock.
         inside.set(inside.get() | tls::inside::MODULES | tls::inside::FORKS);
         compiler_fence(Ordering::SeqCst);
         MODULES.lock.acquire();

@@ -10,7 +10,8 @@ use libc::{pthread_mutex_t, pthread_mutexattr_t, pthread_rwlock_t, pthread_rwloc
 use lockswap_platform::{Native, Platform};
 use lockswap_records::trace::{Event, Kind};
 
-/// The last objects that were initialised, each at the place that its address says; a newer one takes the place of an older.
+/// The last objects that were initialised, each at the place that its address says; a newer one takes the place of an
+/// older.
 static BIRTHS: [Birth; 1 << 14] = [const { Birth { object: AtomicUsize::new(0), site: AtomicUsize::new(0) } }; 1 << 14];
 
 /// Relaxed, both: an object is initialised before others use it; where two objects share a place, a thread may see the
@@ -32,12 +33,12 @@ fn note(object: usize, site: usize) {
     whatif::note_birth(site);
 }
 
-/// Calls that initialise objects whose stacks are noted, of each place in the program: they tell who called a function that
-/// does nothing else.
+/// Calls that initialise objects whose stacks are noted, of each place in the program: they tell who called a function
+/// that does nothing else.
 const MOST_STACKS: u32 = 100;
 
-/// How many stacks were noted of the places that lead to each of these, and in the upper bits in which session. Relaxed: what
-/// a few too many cost is time.
+/// How many stacks were noted of the places that lead to each of these, and in the upper bits in which session.
+/// Relaxed: what a few too many cost is time.
 static NOTED: [AtomicU32; 1 << 12] = [const { AtomicU32::new(0) }; 1 << 12];
 
 /// Notes the stack of a call that initialises an object, if it is one of the first at this place.

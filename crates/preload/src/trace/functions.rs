@@ -1,4 +1,5 @@
-//! The functions that trace: each tries, waits or releases as the function behind it does, and has what is picked noted.
+//! The functions that trace: each tries, waits or releases as the function behind it does, and has what is picked
+//! noted.
 
 use super::probes::probe;
 use super::{begin_hold, births, has_acquired, other_waits, releases, waits, watch, Manner};
@@ -8,15 +9,16 @@ use core::ffi::c_int;
 use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, pthread_rwlock_t, timespec};
 use lockswap_records::trace::Use;
 
-/// The same function as one that nothing unwinds through, for which the compiler makes a jump of a call at the end. Attempts
-/// and releases are no cancellation points.
+/// The same function as one that nothing unwinds through, for which the compiler makes a jump of a call at the end.
+/// Attempts and releases are no cancellation points.
 #[inline(always)]
 fn quiet<T>(function: unsafe extern "C-unwind" fn(T) -> c_int) -> unsafe extern "C" fn(T) -> c_int {
     // SAFETY: the two differ in what the compiler expects of them only.
     unsafe { core::mem::transmute(function) }
 }
 
-/// The functions that acquire something. Most calls pass through the few lines that stand here, without a closure in the way.
+/// The functions that acquire something. Most calls pass through the few lines that stand here, without a closure in
+/// the way.
 macro_rules! traced {
     (
         $($used:ident ($entry:literal, $acquired:literal) {
@@ -116,8 +118,8 @@ traced! {
     }
 }
 
-/// Whether an attempt may come before an acquisition of the mutex. One of glibc's attempts on a robust mutex that is not
-/// recoverable any more changes what the next one says.
+/// Whether an attempt may come before an acquisition of the mutex. One of glibc's attempts on a robust mutex that is
+/// not recoverable any more changes what the next one says.
 #[inline(always)]
 fn is_plain(mutex: *mut pthread_mutex_t) -> bool {
     // SAFETY: the program's mutex.

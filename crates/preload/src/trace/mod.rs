@@ -1,17 +1,17 @@
-//! Notes for `lockswap trace` which objects threads wait for, and what their holders do, in the file that `LOCKSWAP_TRACE`
-//! names ([`lockswap_records::trace`] is its layout). Only where it names one, or where it says `ready` ([`ready`]) and somebody
-//! traces: then the table of functions holds those below, and they go on to those that it held. Nothing else in this library
-//! differs, so that a program that is not traced runs the same code.
+//! Notes for `lockswap trace` which objects threads wait for, and what their holders do, in the file that
+//! `LOCKSWAP_TRACE` names ([`lockswap_records::trace`] is its layout). Only where it names one, or where it says
+//! `ready` ([`ready`]) and somebody traces: then the table of functions holds those below, and they go on to those
+//! that it held. Nothing else in this library differs, so that a program that is not traced runs the same code.
 //!
-//! A thread that acquires an object tries first. If that fails it has to wait. Of the acquisitions and of the waits of each
-//! thread a [`sampler`] picks some; all others pass with a countdown.
-//! - An acquisition that is picked becomes one of the thread's [`holds`]: its release notes how long it lasted. What the thread
-//!   acquires until then is noted as one of the [`orders`].
-//! - A wait that is picked copies its stack ([`stack`]) before it begins, and is on [`watch`] until it ends: releases of the
-//!   object look at the watch meanwhile, at random times, and note who it was that let others wait.
+//! A thread that acquires an object tries first. If that fails it has to wait. Of the acquisitions and of the waits of
+//! each thread a [`sampler`] picks some; all others pass with a countdown.
+//! - An acquisition that is picked becomes one of the thread's [`holds`]: its release notes how long it lasted. What
+//!   the thread acquires until then is noted as one of the [`orders`].
+//! - A wait that is picked copies its stack ([`stack`]) before it begins, and is on [`watch`] until it ends: releases
+//!   of the object look at the watch meanwhile, at random times, and note who it was that let others wait.
 //!
-//! A release finds out by one look at a table whether the object has a picked hold or a watch. What a release notes it does
-//! after it, but for the time.
+//! A release finds out by one look at a table whether the object has a picked hold or a watch. What a release notes it
+//! does after it, but for the time.
 
 mod births;
 mod functions;

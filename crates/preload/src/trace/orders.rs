@@ -1,16 +1,16 @@
-//! In which order threads acquire objects: what they want while they hold something else. Orders that contradict each other can
-//! end in a deadlock, whether or not they did this time.
+//! In which order threads acquire objects: what they want while they hold something else. Orders that contradict each
+//! other can end in a deadlock, whether or not they did this time.
 //!
-//! While a thread has a hold that was picked, each acquisition is looked at, before it begins. The counts of what is sampled
-//! do not change by that, and a thread that holds nothing that was picked does nothing for it.
+//! While a thread has a hold that was picked, each acquisition is looked at, before it begins. The counts of what is
+//! sampled do not change by that, and a thread that holds nothing that was picked does nothing for it.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Acquisitions that are looked at during one hold: in one that lasts for long, there may be millions.
 pub const MOST_LOOKS: u32 = 16;
 
-/// The pairs that were noted last, each at the place that its hash says, so that a pair is noted once and not with each look.
-/// Relaxed: two threads may note the same pair, which the reader counts as one.
+/// The pairs that were noted last, each at the place that its hash says, so that a pair is noted once and not with
+/// each look. Relaxed: two threads may note the same pair, which the reader counts as one.
 static NOTED: [AtomicU64; 1 << 12] = [const { AtomicU64::new(0) }; 1 << 12];
 
 /// Whether this pair of addresses was not noted yet, as far as is remembered, in this session.

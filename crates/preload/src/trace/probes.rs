@@ -1,9 +1,10 @@
-//! Probes for SystemTap, bcc, bpftrace and perf: the ELF notes and names of those that glibc has where a distribution builds it
-//! with them (`--enable-systemtap`; glibc's manual, "Internal Probes"). Debian's glibc has none.
+//! Probes for SystemTap, bcc, bpftrace and perf: the ELF notes and names of those that glibc has where a distribution
+//! builds it with them (`--enable-systemtap`; glibc's manual, "Internal Probes"). Debian's glibc has none.
 //!
-//! A probe is one `nop`, which a tool replaces by a breakpoint, and a note that says where it is and in which registers its
-//! arguments are (<https://sourceware.org/systemtap/wiki/UserSpaceProbeImplementation>). They stand in the functions that
-//! trace, and so cost nothing where nobody traces. `LOCKSWAP_TRACE=probes` puts those in force with their probes alone.
+//! A probe is one `nop`, which a tool replaces by a breakpoint, and a note that says where it is and in which
+//! registers its arguments are (<https://sourceware.org/systemtap/wiki/UserSpaceProbeImplementation>). They stand in
+//! the functions that trace, and so cost nothing where nobody traces. `LOCKSWAP_TRACE=probes` puts those in force with
+//! their probes alone.
 
 use crate::functions::{Functions, UNTRACED};
 use core::ffi::c_int;

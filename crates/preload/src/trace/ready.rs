@@ -1,10 +1,11 @@
 //! A process that is ready to be traced while it runs (`LOCKSWAP_TRACE=ready`).
 //!
-//! When it starts its first thread it makes a file for the trace itself, with the table of functions in use on a page of
-//! that file: mapped over the page that it has used so far, read-only as before. `lockswap trace --pid` finds the file,
-//! makes room for the ring and puts other addresses into that page. So nothing runs in this process for it, no thread, no
-//! signal handler and no look at a flag, and as long as nobody traces, each call takes the same instructions as without all
-//! this. The file is the user's own and nobody else may open it. It goes away when the process exits.
+//! When it starts its first thread it makes a file for the trace itself, with the table of functions in use on a page
+//! of that file: mapped over the page that it has used so far, read-only as before. `lockswap trace --pid` finds the
+//! file, makes room for the ring and puts other addresses into that page. So nothing runs in this process for it, no
+//! thread, no signal handler and no look at a flag, and as long as nobody traces, each call takes the same
+//! instructions as without all this. The file is the user's own and nobody else may open it. It goes away when the
+//! process exits.
 
 use super::ring;
 use crate::functions::{Functions, ACTIVE};
@@ -66,15 +67,16 @@ fn has_room() -> bool {
 /// Makes the file and puts its tables in force.
 fn make() -> Result<(), Errno> {
     let (folder, path) = paths().ok_or(Errno::ENAMETOOLONG)?;
-    // SAFETY: the paths end with zero bytes; what is mapped is new, or the page of the table, which nobody writes to any more
-    // and whose new content is the same.
+    // SAFETY: the paths end with zero bytes; what is mapped is new, or the page of the table, which nobody writes to
+    // any more and whose new content is the same.
     unsafe {
         match syscall!(Sysno::mkdirat, libc::AT_FDCWD, folder.as_ptr(), 0o700) {
             Ok(_) | Err(Errno::EEXIST) => {}
             Err(error) => return Err(error),
         }
         is_ours(&folder)?;
-        // Left behind by a process that was killed and had the same number, or by this one before it executed a program.
+        // Left behind by a process that was killed and had the same number, or by this one before it executed a
+        // program.
         let _ = syscall!(Sysno::unlinkat, libc::AT_FDCWD, path.as_ptr(), 0);
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC | libc::O_NOFOLLOW;
         let file = syscall!(Sysno::openat, libc::AT_FDCWD, path.as_ptr(), flags, 0o600)?;

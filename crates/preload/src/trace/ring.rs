@@ -28,8 +28,8 @@ const FULL_RATE: u32 = 4;
 /// # Safety
 /// The process has one thread; `file` is mapped for good, all of it.
 pub unsafe fn open(file: *mut Header) -> bool {
-    // SAFETY: as for this call; a header is made of atomics, and a ring has no further fields. Relaxed: set by the command
-    // before this process began.
+    // SAFETY: as for this call; a header is made of atomics, and a ring has no further fields. Relaxed: set by the
+    // command before this process began.
     let ring = unsafe { &*file.cast::<Ring>() };
     if ring.0.magic.load(Ordering::Relaxed) != MAGIC {
         return false;
@@ -111,7 +111,8 @@ impl Ring {
         }
     }
 
-    /// Room for a record of so many bytes, a multiple of [`UNIT`], which are zeros; nothing where the reader is behind.
+    /// Room for a record of so many bytes, a multiple of [`UNIT`], which are zeros; nothing where the reader is
+    /// behind.
     pub fn reserve(&self, bytes: usize) -> Option<Record> {
         let header = &self.0;
         // Relaxed: the exchange below finds out whether it is still true.
@@ -166,8 +167,8 @@ impl Record {
 
     /// Lets the reader have it.
     pub fn publish(self, kind: Kind, event: &Event) {
-        // SAFETY: inside the record, which is this thread's until the word is stored, and aligned to a unit. A record that is
-        // one unit long is padding, which nobody reads but for its word.
+        // SAFETY: inside the record, which is this thread's until the word is stored, and aligned to a unit. A record
+        // that is one unit long is padding, which nobody reads but for its word.
         unsafe {
             if self.bytes > UNIT {
                 self.start.add(size_of::<u64>()).cast::<Event>().write(*event);

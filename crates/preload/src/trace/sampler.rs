@@ -3,10 +3,10 @@
 use core::cell::Cell;
 use lockswap_platform::{Native, Ns, Platform};
 
-/// Picks one of so many events of a sort, more seldom the faster they come. Each event is picked with the same probability,
-/// whatever was picked before it: the distances between picked ones have a geometric distribution. So weights are the inverse
-/// of probabilities also in a thread that has few events, and a program that does things in turns is not always caught at the
-/// same one.
+/// Picks one of so many events of a sort, more seldom the faster they come. Each event is picked with the same
+/// probability, whatever was picked before it: the distances between picked ones have a geometric distribution. So
+/// weights are the inverse of probabilities also in a thread that has few events, and a program that does things in
+/// turns is not always caught at the same one.
 ///
 /// All zero at its start, when it picks the first event.
 pub struct Sampler {
@@ -28,7 +28,8 @@ pub struct Sampler {
 const MOST: u32 = 1 << 20;
 
 impl Sampler {
-    /// Counts an event and says whether it is picked. If so, [`Sampler::draw`] follows; else the next one is picked, too.
+    /// Counts an event and says whether it is picked. If so, [`Sampler::draw`] follows; else the next one is picked,
+    /// too.
     #[inline(always)]
     pub fn picks(&self) -> bool {
         let left = self.left.get();
@@ -38,8 +39,8 @@ impl Sampler {
         left <= 1
     }
 
-    /// Lets the next events through one by one, at most so many, until [`Sampler::resume`]: [`Sampler::picks`] says so of
-    /// each, and [`Sampler::is_look`] that it is not picked.
+    /// Lets the next events through one by one, at most so many, until [`Sampler::resume`]: [`Sampler::picks`] says so
+    /// of each, and [`Sampler::is_look`] that it is not picked.
     pub fn suspend(&self, looks: u32) {
         if self.suspended.get() == 0 && self.left.get() > 1 {
             self.suspended.set(self.left.replace(1));

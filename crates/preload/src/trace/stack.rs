@@ -15,8 +15,8 @@ static IS_REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// Writes a record with the stack of this thread, for this event, and returns its number; 0 without one.
 ///
-/// The kernel copies: it stops at the end of what is mapped, while nobody here knows where a stack ends, which may be one
-/// that the program made itself.
+/// The kernel copies: it stops at the end of what is mapped, while nobody here knows where a stack ends, which may be
+/// one that the program made itself.
 #[inline(never)]
 pub fn write(ring: &Ring, event: &Event) -> u64 {
     let bytes = ring.stack_bytes();

@@ -1,10 +1,11 @@
 //! Which objects are of interest to whoever releases them, and who let others wait.
 //!
-//! A wait that was picked puts its object on watch. Time is divided into steps then, short ones at first, and in each step one
-//! moment is drawn at random. The first release after that moment is charged with the step, once for each waiter, times their
-//! weights. So a holder is charged with the more the longer the others waited for it: what it is charged with is, on average,
-//! the time that they waited between the release before and its own, whatever happens between; what nobody is charged with is
-//! the time from the last release to the end of the wait, in which the lock was handed over.
+//! A wait that was picked puts its object on watch. Time is divided into steps then, short ones at first, and in each
+//! step one moment is drawn at random. The first release after that moment is charged with the step, once for each
+//! waiter, times their weights. So a holder is charged with the more the longer the others waited for it: what it is
+//! charged with is, on average, the time that they waited between the release before and its own, whatever happens
+//! between; what nobody is charged with is the time from the last release to the end of the wait, in which the lock
+//! was handed over.
 //!
 //! All accesses are relaxed: these are statistics, and the object itself orders what its holders do to its watch.
 
@@ -137,7 +138,8 @@ impl Slot {
             return None;
         }
         let (step, end) = (self.step.load(Relaxed), self.end.load(Relaxed));
-        // This step, and the part of later ones that has passed; the rest of the one that runs has a moment of its own.
+        // This step, and the part of later ones that has passed; the rest of the one that runs has a moment of its
+        // own.
         let late = now.saturating_sub(end);
         self.begin_step(end.max(now), (step + step / 4).min(LONGEST_STEP));
         Some(step + late)

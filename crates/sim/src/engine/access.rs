@@ -1,5 +1,5 @@
-//! What a virtual thread does to memory. Each function may leave the thread's coroutine and come back later; no reference
-//! to the engine is kept across that.
+//! What a virtual thread does to memory. Each function may leave the thread's coroutine and come back later; no
+//! reference to the engine is kept across that.
 
 use super::requests::Sort;
 use super::stores::Pending;
@@ -66,8 +66,8 @@ impl Engine {
         passes
     }
 
-    /// Loads from a line, at a time before which nothing else happens. If the line must come first, the current thread goes on when it
-    /// has come, and the load ends then.
+    /// Loads from a line, at a time before which nothing else happens. If the line must come first, the current thread
+    /// goes on when it has come, and the load ends then.
     pub(super) fn begin_load(&mut self, index: usize, place: Place, at: Option<At>) -> Result<u64, Fetch> {
         self.operations += 1;
         let (core, me) = (self.core(), self.current);
@@ -108,7 +108,8 @@ impl Engine {
         self.value(line, place)
     }
 
-    /// Stores to a line through the store buffer, at a time before which nothing else happens; whether that is too full to go on.
+    /// Stores to a line through the store buffer, at a time before which nothing else happens; whether that is too
+    /// full to go on.
     pub(super) fn begin_store(&mut self, index: usize, place: Place, value: u64, at: Option<At>) -> bool {
         self.operations += 1;
         let (core, me) = (self.core(), self.current);

@@ -1,6 +1,7 @@
 //! What will happen, ordered by time, then by the order of announcement.
 //!
-//! Most events come soon after they have been announced, so the next ones are kept sorted, where a new one moves few others:
+//! Most events come soon after they have been announced, so the next ones are kept sorted, where a new one moves few
+//! others:
 //!
 //!   far: a heap of all later ones  >=  near: up to NEAR events, sorted
 
@@ -49,8 +50,8 @@ impl Event {
     }
 }
 
-/// A time that is put off again and again, such as the end of a slice: most of them never come. However often it is put
-/// off, few of its events are announced: when one comes before its time, it is announced again for that.
+/// A time that is put off again and again, such as the end of a slice: most of them never come. However often it is
+/// put off, few of its events are announced: when one comes before its time, it is announced again for that.
 #[derive(Clone, Copy)]
 pub struct Timer {
     /// When it is over, as which announcement, and with which token; [`NEVER`] if it does not run.

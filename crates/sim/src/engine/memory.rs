@@ -1,8 +1,8 @@
 //! Cache lines: who has a copy, who waits for one, and how long it takes to come.
 //!
-//! A line is exclusive to one core, or shared by several, or in memory. A request for a line that is on its way waits in
-//! the line's queue; when the line may go on, an arbiter chooses the next one. A value is read or written at the moment
-//! the request is served; the thread goes on when the line has arrived.
+//! A line is exclusive to one core, or shared by several, or in memory. A request for a line that is on its way waits
+//! in the line's queue; when the line may go on, an arbiter chooses the next one. A value is read or written at the
+//! moment the request is served; the thread goes on when the line has arrived.
 
 use super::cores::CoreSet;
 use super::requests::Request;
@@ -178,7 +178,8 @@ impl Engine {
         best
     }
 
-    /// Serves a read request of `core`, which has no copy and has sent for the line at `sent`. Returns when it arrives.
+    /// Serves a read request of `core`, which has no copy and has sent for the line at `sent`. Returns when it
+    /// arrives.
     pub(super) fn serve_read(&mut self, index: usize, core: u32, sent: Ps) -> Ps {
         self.misses += 1;
         let cluster = self.machine.cluster_of_core[core as usize];
@@ -216,8 +217,8 @@ impl Engine {
         there
     }
 
-    /// Serves a request of `core` for the right to write, which has sent for the line at `sent`: no other core keeps a copy.
-    /// Returns when it arrives.
+    /// Serves a request of `core` for the right to write, which has sent for the line at `sent`: no other core keeps a
+    /// copy. Returns when it arrives.
     pub(super) fn serve_write(&mut self, index: usize, core: u32, sent: Ps) -> Ps {
         self.misses += 1;
         let cluster = self.machine.cluster_of_core[core as usize];

@@ -1,7 +1,7 @@
 //! Misses that overlap: a core looks ahead, so that a miss has begun while it waited for the one before.
 //!
-//! A core that runs instructions out of order sends for a line as soon as the address is known. Here a thread does one access
-//! after the other; so what has passed of a miss by the time the thread comes to it is counted afterwards.
+//! A core that runs instructions out of order sends for a line as soon as the address is known. Here a thread does one
+//! access after the other; so what has passed of a miss by the time the thread comes to it is counted afterwards.
 
 use super::Engine;
 use crate::machine::Ps;
@@ -128,8 +128,8 @@ impl Engine {
         }
     }
 
-    /// When a line is there that takes `latency`, if `core` has sent for it at `sent`: half of that is the way of the request
-    /// to where the line is, which gives it away when it can. Lines that overlap come one after the other.
+    /// When a line is there that takes `latency`, if `core` has sent for it at `sent`: half of that is the way of the
+    /// request to where the line is, which gives it away when it can. Lines that overlap come one after the other.
     pub(super) fn there(&self, index: usize, core: u32, latency: Ps, sent: Ps) -> Ps {
         let line = &self.lines[index];
         let kind = self.kind_of_core[core as usize];

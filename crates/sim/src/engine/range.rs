@@ -1,6 +1,6 @@
-//! Words that a thread increments one after the other, as critical sections do. The engine does it without the thread's
-//! coroutine, which goes on when all have been incremented: what other threads do meanwhile costs no switch between stacks.
-//! Each word is loaded and stored as by [`super::access`].
+//! Words that a thread increments one after the other, as critical sections do. The engine does it without the
+//! thread's coroutine, which goes on when all have been incremented: what other threads do meanwhile costs no switch
+//! between stacks. Each word is loaded and stored as by [`super::access`].
 
 use super::access::Fetch;
 use super::alone::Alone;

@@ -66,8 +66,8 @@ impl Engine {
         Request { thread, core, sort, made, arrives, token }
     }
 
-    /// Puts the request of a thread that watches a line, which it makes after `delay`, behind the queue; [`Self::sort`] puts
-    /// it in its place.
+    /// Puts the request of a thread that watches a line, which it makes after `delay`, behind the queue;
+    /// [`Self::sort`] puts it in its place.
     pub(super) fn join(&mut self, index: usize, thread: u32, delay: Ps) {
         let request = self.request(index, thread, Sort::Reread, delay);
         self.lines[index].queue.push(request);
@@ -92,8 +92,8 @@ impl Engine {
         self.events.push(at, Kind::Line, index as u32, 0);
     }
 
-    /// Whether `core` has a line for itself and may use it now. Once it is free, it goes on to other cores that want it,
-    /// but not before its owner, which has waited for it, could use it.
+    /// Whether `core` has a line for itself and may use it now. Once it is free, it goes on to other cores that want
+    /// it, but not before its owner, which has waited for it, could use it.
     #[inline]
     pub(super) fn may_use(&self, index: usize, core: u32) -> bool {
         let line = &self.lines[index];

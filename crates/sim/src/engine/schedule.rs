@@ -1,7 +1,7 @@
 //! The operating system's part: which thread has which CPU.
 //!
-//! A CPU that several threads want gives each a slice. A thread that sleeps leaves its CPU; a CPU without a thread takes
-//! one that waits elsewhere, where the machine file allows that.
+//! A CPU that several threads want gives each a slice. A thread that sleeps leaves its CPU; a CPU without a thread
+//! takes one that waits elsewhere, where the machine file allows that.
 
 use super::events::{Event, Kind, Timer};
 use super::range::Range;
@@ -288,8 +288,8 @@ impl Engine {
     }
 }
 
-/// The wait goes on as [`lockswap_platform::Native`]'s do ([`lockswap_platform::patience`]). Returns the end of the stage, or
-/// nothing if the thread has left its CPU and is back.
+/// The wait goes on as [`lockswap_platform::Native`]'s do ([`lockswap_platform::patience`]). Returns the end of the
+/// stage, or nothing if the thread has left its CPU and is back.
 pub(super) fn patience(limit: Option<Ps>) -> Option<Ps> {
     let engine = engine();
     let costs = &engine.machine.costs;
@@ -349,8 +349,8 @@ pub fn sleep(time: Ps) {
     leave();
 }
 
-/// Sleeps until [`unpark`] with the same address, or `until`; whether that came first. `may_sleep` is asked when all that
-/// comes before has happened.
+/// Sleeps until [`unpark`] with the same address, or `until`; whether that came first. `may_sleep` is asked when all
+/// that comes before has happened.
 pub fn park(
     address: usize,
     until: Option<Ps>,

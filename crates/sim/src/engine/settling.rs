@@ -1,4 +1,5 @@
-//! Stores that depend on a look, and the interrupts that make the two one moment ([`lockswap_platform::Platform::settle`]).
+//! Stores that depend on a look, and the interrupts that make the two one moment
+//! ([`lockswap_platform::Platform::settle`]).
 //!
 //! A thread that is interrupted or loses its CPU between the look and the store refuses, as on hardware.
 

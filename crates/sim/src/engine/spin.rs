@@ -1,4 +1,5 @@
-//! Waits that spin: the lines that a condition has read are watched, and the thread rests until one of them changes hands.
+//! Waits that spin: the lines that a condition has read are watched, and the thread rests until one of them changes
+//! hands.
 
 use super::events::Kind;
 use super::{engine, look_ahead_anew, pass, schedule, settle, Doing, Engine, Load, Thread};

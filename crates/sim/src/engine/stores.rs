@@ -1,8 +1,8 @@
 //! Store buffers: stores that wait for their lines, and what others see meanwhile.
 //!
-//! A store that must wait is kept aside: the memory has its value at once, and other threads are shown the value before
-//! it until it has been served. So no store is ever late in the memory itself, which may be a thread's stack. A store may
-//! be to the lower part of a word that others access as a whole.
+//! A store that must wait is kept aside: the memory has its value at once, and other threads are shown the value
+//! before it until it has been served. So no store is ever late in the memory itself, which may be a thread's stack. A
+//! store may be to the lower part of a word that others access as a whole.
 
 use super::requests::Sort;
 use super::Engine;

@@ -1,7 +1,7 @@
 //! The search with a bound on preemptions: all executions within it, depth first.
 //!
-//! No execution is left out here because it differs from another one in the order of independent steps only: the other one
-//! may need more preemptions than the bound allows, and would not be seen either.
+//! No execution is left out here because it differs from another one in the order of independent steps only: the other
+//! one may need more preemptions than the bound allows, and would not be seen either.
 
 use super::execution::{Stop, MOST_THREADS};
 

@@ -1,7 +1,7 @@
 //! What a step touches, so that the order of steps that have nothing in common does not matter.
 //!
-//! A step is what a thread does from one switch to the next: an access, and what follows it up to the next one. It touches
-//! places: words, queues of sleepers, and a few that stand for what else threads have in common.
+//! A step is what a thread does from one switch to the next: an access, and what follows it up to the next one. It
+//! touches places: words, queues of sleepers, and a few that stand for what else threads have in common.
 
 use super::execution::Thread;
 
@@ -54,8 +54,8 @@ enum Name {
 /// Places that a [`Sleeper`] has room for.
 const ROOM: usize = 6;
 
-/// A thread that need not be chosen until a step depends on its next one: what follows that one was seen before, from an
-/// earlier choice (sleep sets; Godefroid: 1996).
+/// A thread that need not be chosen until a step depends on its next one: what follows that one was seen before, from
+/// an earlier choice (sleep sets; Godefroid: 1996).
 #[derive(Clone, Copy)]
 pub struct Sleeper {
     pub thread: usize,
@@ -75,7 +75,8 @@ impl Sleeper {
         self.anything = true;
     }
 
-    /// Its step touches this. `before` is the thread before the step; stack addresses up to `stack` last for all executions.
+    /// Its step touches this. `before` is the thread before the step; stack addresses up to `stack` last for all
+    /// executions.
     pub fn add(&mut self, touch: Touch, before: &Before, stack: usize) {
         const STACK_BYTES: usize = 1 << 20;
         let place = touch.place;

@@ -1,11 +1,11 @@
 //! The explorer: every interleaving of a few virtual threads, sequentially consistent.
 //!
-//! A thread may be interrupted before each access to an atomic and before each wake-up. A waiting thread is not enabled
-//! until a word that its condition has read changes its value, so that spinning costs no step.
+//! A thread may be interrupted before each access to an atomic and before each wake-up. A waiting thread is not
+//! enabled until a word that its condition has read changes its value, so that spinning costs no step.
 //!
-//! There are two searches. The [`bounded`] one goes through all executions with at most so many preemptions, switches away
-//! from a thread that could have gone on (Musuvathi, Qadeer: PLDI 2007). The [`reduced`] one has no such bound, and leaves
-//! out executions that differ from one it has seen in the order of independent steps only.
+//! There are two searches. The [`bounded`] one goes through all executions with at most so many preemptions, switches
+//! away from a thread that could have gone on (Musuvathi, Qadeer: PLDI 2007). The [`reduced`] one has no such bound,
+//! and leaves out executions that differ from one it has seen in the order of independent steps only.
 
 mod bounded;
 mod execution;
@@ -79,9 +79,9 @@ pub fn explore(bounds: Bounds, scenario: &dyn Fn()) -> Report {
     search(bounds, scenario, &mut |failure| failure.is_none())
 }
 
-/// Runs `scenario` in every way within `bounds`, as long as `goes_on` says so, which is told after each execution what went
-/// wrong. After a failure other than a deadlock the reduced search does not know what the other threads would have done:
-/// executions may be missing.
+/// Runs `scenario` in every way within `bounds`, as long as `goes_on` says so, which is told after each execution what
+/// went wrong. After a failure other than a deadlock the reduced search does not know what the other threads would
+/// have done: executions may be missing.
 pub fn search(bounds: Bounds, scenario: &dyn Fn(), goes_on: &mut dyn FnMut(Option<&str>) -> bool) -> Report {
     // Whatever the scenario keeps on this thread's stack lies below.
     let stack = 0u8;

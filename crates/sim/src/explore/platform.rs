@@ -37,8 +37,8 @@ impl Faults for Faithful {
     }
 }
 
-/// The machine of the explorer: virtual thread i runs on CPU i until it moves. CPU i belongs to node i modulo 2; even ones
-/// are big.
+/// The machine of the explorer: virtual thread i runs on CPU i until it moves. CPU i belongs to node i modulo 2; even
+/// ones are big.
 pub struct Explore<F = Faithful>(PhantomData<F>);
 
 /// The explorer's memory.
@@ -88,8 +88,8 @@ impl Memory for Interleaved {
 type Word<T> = word::Word<T, Interleaved>;
 
 thread_local! {
-    /// Nodes of waiters for the kernel's locks. Who queues writes its node before others see it, so that they need not be
-    /// made anew for each execution.
+    /// Nodes of waiters for the kernel's locks. Who queues writes its node before others see it, so that they need not
+    /// be made anew for each execution.
     static NODES: &'static [Node<Interleaved>] = Vec::leak((0..MOST_THREADS).map(|_| Node::new()).collect());
     /// The shared tables, made anew for each execution; as long as the longest that a lock needs to be right.
     static TABLES: Cell<[&'static [Word<usize>]; 2]> = const { Cell::new([&[], &[]]) };
@@ -144,7 +144,8 @@ impl<F: Faults> Platform for Explore<F> {
             }
             if F::leaves_out(Omission::Spin, Location::caller()) {
                 execution::end_condition();
-                // SAFETY: waits return nothing, numbers and pointers; a mutant that is to be caught may hold a wrong one.
+                // SAFETY: waits return nothing, numbers and pointers; a mutant that is to be caught may hold a wrong
+                // one.
                 return unsafe { std::mem::zeroed() };
             }
             execution::wait_for_change(None, Location::caller());

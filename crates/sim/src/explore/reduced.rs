@@ -1,18 +1,20 @@
-//! The search without a bound: one execution, at least, out of all those that differ in the order of independent steps only.
+//! The search without a bound: one execution, at least, out of all those that differ in the order of independent steps
+//! only.
 //!
-//! Source sets with sleep sets (Abdulla, Aronis, Jonsson, Sagonas: POPL 2014). After each step the search looks for races:
-//! an earlier step of another thread that touches the same place, and that nothing between has put before this one. Where
-//! the two might come the other way round, a thread that leads there is noted as another choice before the earlier step.
+//! Source sets with sleep sets (Abdulla, Aronis, Jonsson, Sagonas: POPL 2014). After each step the search looks for
+//! races: an earlier step of another thread that touches the same place, and that nothing between has put before this
+//! one. Where the two might come the other way round, a thread that leads there is noted as another choice before the
+//! earlier step.
 //!
 //! What that takes, in the words of the paper:
-//! - *Happens-before.* Two steps are ordered if they are one thread's, if they touch a place that one of them writes, or if
-//!   one wakes up the other's thread. A comparison that fails only reads.
-//! - *Waiting.* A thread whose condition does not hold has read its words, and its next step reads all of them again: so
-//!   that it is ordered with whoever changes one, and with whoever changes another one. It is enabled by the first change,
-//!   and stays so; a race with a change that is the only one to enable it has no other way round.
+//! - *Happens-before.* Two steps are ordered if they are one thread's, if they touch a place that one of them writes,
+//!   or if one wakes up the other's thread. A comparison that fails only reads.
+//! - *Waiting.* A thread whose condition does not hold has read its words, and its next step reads all of them again:
+//!   so that it is ordered with whoever changes one, and with whoever changes another one. It is enabled by the first
+//!   change, and stays so; a race with a change that is the only one to enable it has no other way round.
 //! - *Time-outs* and the like happen where no thread is enabled. All steps before are ordered before them.
-//! - *Choices* other than that of a thread ([`decide`](Reduced::decide)) are part of the step: all are taken. That there is
-//!   a bound on the rare ones for all threads together forbids a second rare one only, whatever the order.
+//! - *Choices* other than that of a thread ([`decide`](Reduced::decide)) are part of the step: all are taken. That
+//!   there is a bound on the rare ones for all threads together forbids a second rare one only, whatever the order.
 
 use super::bounded::number_of_option;
 use super::execution::Thread;

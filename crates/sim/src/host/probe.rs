@@ -165,8 +165,8 @@ impl Probe {
     }
 }
 
-/// The median latency of a modified line now, ns, between the first two cores that share most; `None` on a single core.
-/// It takes some ms.
+/// The median latency of a modified line now, ns, between the first two cores that share most; `None` on a single
+/// core. It takes some ms.
 pub fn line_now(shape: &Shape) -> Option<f64> {
     let pairs = pairs(shape);
     let (_, one, other) = pairs.iter().find(|pair| pair.0 != Between::Cores(Level::Core))?;

@@ -1,8 +1,8 @@
 //! How the CPUs of a machine lie, in the terms of a machine file: sockets, nodes, clusters of cores.
 //!
-//! A machine file says that all nodes are alike, that the cores of a cluster are of one kind, and that all cores of a kind
-//! have the same number of hardware threads. CPUs that do not lie like that are refused; where something is left out that
-//! a file cannot say, the shape notes it.
+//! A machine file says that all nodes are alike, that the cores of a cluster are of one kind, and that all cores of a
+//! kind have the same number of hardware threads. CPUs that do not lie like that are refused; where something is left
+//! out that a file cannot say, the shape notes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

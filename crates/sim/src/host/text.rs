@@ -223,7 +223,8 @@ fn latencies(shape: &Shape, found: &Found) -> Lines {
 fn core(found: &Found) -> Lines {
     let costs = &found.core;
     let missing = || assumed(1.0, "");
-    // Beside a read-modify-write accesses take no time of their own; but a core makes no more than about two in a cycle.
+    // Beside a read-modify-write accesses take no time of their own; but a core makes no more than about two in a
+    // cycle.
     let half_a_cycle = costs.step.median().map_or(0.1, |step| step / (2 * STEP_CYCLES) as f64);
     // Of the nearest cores: in a sweep all loads are under way at once.
     let stream = found.nearest().and_then(|costs| Some(costs.sweep.median()? / costs.line.median()?));
@@ -278,8 +279,8 @@ fn scheduler(shape: &Shape, found: &Found) -> Lines {
     let costs = &found.system;
     let several = shape.cpus().len() > 1;
     let (park, unpark) = (costs.park.typical(), costs.unpark.typical());
-    // What is left of a change of threads without its two calls, each about as long as one that has nothing to do: the one
-    // that wakes may be interrupted by the woken thread at once, so that it tells nothing by itself.
+    // What is left of a change of threads without its two calls, each about as long as one that has nothing to do: the
+    // one that wakes may be interrupted by the woken thread at once, so that it tells nothing by itself.
     let switch = costs.hop.typical().and_then(|hop| Some(hop - 2.0 * park?));
     let wake = costs.wake.typical().and_then(|all| Some(all - unpark? - switch? - park? / 2.0));
     let late = costs.late.typical().and_then(|late| Some(late - switch?));

@@ -1,20 +1,21 @@
-//! CNA for the kernel's spinlock: waiters of the holder's NUMA node first (Dice, Kogan: Compact NUMA-aware Locks, EuroSys
-//! 2019).
+//! CNA for the kernel's spinlock: waiters of the holder's NUMA node first (Dice, Kogan: Compact NUMA-aware Locks,
+//! EuroSys 2019).
 //!
 //!   queue:         [head 0]->[A 0]->[B 1]->[C 0]
 //!   second queue:  +->[D 1]->[E 1]-+      the head is told its last node, whose `next` is the first
 //!                  +---------------+
 //!
-//! As in the version that its author has sent to the kernel's developers (version 15, May 2021), and unlike in the paper,
-//! the head of the queue does the work, while it waits for the lock, and not the release: as long as the next waiter is of
-//! another NUMA node and somebody stands behind it, it moves to the second queue. The second queue becomes the queue when
-//! that is empty, or comes back in front of it when it is older than `threshold`: waiters are passed over for that long, and
-//! then for as long as those take that have come back before them. The last waiter of the queue never moves, because a
-//! newcomer is about to write its `next`. If the lock gets free before a waiter of the preferred NUMA node was found, the
-//! next one is head, and goes on looking for some of that node, not of its own; the first of a second queue that comes
-//! back says which node is preferred then.
+//! As in the version that its author has sent to the kernel's developers (version 15, May 2021), and unlike in the
+//! paper, the head of the queue does the work, while it waits for the lock, and not the release: as long as the next
+//! waiter is of another NUMA node and somebody stands behind it, it moves to the second queue. The second queue
+//! becomes the queue when that is empty, or comes back in front of it when it is older than `threshold`: waiters are
+//! passed over for that long, and then for as long as those take that have come back before them. The last waiter of
+//! the queue never moves, because a newcomer is about to write its `next`. If the lock gets free before a waiter of
+//! the preferred NUMA node was found, the next one is head, and goes on looking for some of that node, not of its own;
+//! the first of a second queue that comes back says which node is preferred then.
 //!
-//! Fairness: long-term. Left out, as in the folder `kernel`: priorities of interrupts, and the paper's shuffle reduction.
+//! Fairness: long-term. Left out, as in the folder `kernel`: priorities of interrupts, and the paper's shuffle
+//! reduction.
 
 use super::node::{at, Code, Node, HEAD};
 use super::queued::{LockWord, Order, Queued};

@@ -1,13 +1,14 @@
-//! The spinlocks of the Linux kernel, of four bytes each, and the orders in which their waiters may be served. They are for
-//! simulations only: a thread that waits for one is never preempted, and the nodes of its waiters belong to the CPUs.
+//! The spinlocks of the Linux kernel, of four bytes each, and the orders in which their waiters may be served. They
+//! are for simulations only: a thread that waits for one is never preempted, and the nodes of its waiters belong to
+//! the CPUs.
 //!
 //! - [`queued`] is the lock word, the way into the queue and out of it, and the order of arrival: `qspinlock`.
 //! - [`cna`], [`shfl`] and [`ron`] order the waiters: `qspinlock-cna`, `qspinlock-shfl`, `qspinlock-ron`.
 //! - [`node`] has the queue nodes.
 //!
-//! They are written from the papers, and from what is known of the kernel's lock (Corbet: MCS locks and qspinlocks, LWN,
-//! March 2014). The folder `kernel` of the repository has the same orders as patches in C, under another licence; neither
-//! takes code from the other. `tests/kernel.rs` compares whom both serve after whom.
+//! They are written from the papers, and from what is known of the kernel's lock (Corbet: MCS locks and qspinlocks,
+//! LWN, March 2014). The folder `kernel` of the repository has the same orders as patches in C, under another licence;
+//! neither takes code from the other. `tests/kernel.rs` compares whom both serve after whom.
 
 pub mod cna;
 pub mod node;
@@ -49,8 +50,8 @@ fn moment<P: Platform>() -> u32 {
     (P::instant() >> 10) as u32
 }
 
-/// Whether waiters have been passed over since then for as long as they may be, which is `threshold` unless the user says
-/// something else.
+/// Whether waiters have been passed over since then for as long as they may be, which is `threshold` unless the user
+/// says something else.
 fn is_over<P: Platform>(since: u32, threshold: Ns) -> bool {
     u64::from(moment::<P>().wrapping_sub(since)) >= Setting::Threshold.time::<P>(threshold) >> 10
 }

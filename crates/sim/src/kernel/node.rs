@@ -1,7 +1,8 @@
 //! The queue nodes of waiters: one for each CPU, since a CPU waits for one lock at a time.
 //!
-//! In the kernel a CPU has four nodes, because an interrupt may come while it waits, and another one during that: the lock
-//! word says which of them it is (its nesting level). Virtual threads are not interrupted, so that the level is 0 here.
+//! In the kernel a CPU has four nodes, because an interrupt may come while it waits, and another one during that: the
+//! lock word says which of them it is (its nesting level). Virtual threads are not interrupted, so that the level is 0
+//! here.
 
 use super::Kernel;
 use crate::word::{Memory, Word};
@@ -75,7 +76,8 @@ impl<M: Memory> Node<M> {
         self.turn.load(Ordering::Acquire) != NOT_YET
     }
 
-    /// What the owner, the head of the queue, was told; nothing if that is [`HEAD`], or if the queue was empty before it.
+    /// What the owner, the head of the queue, was told; nothing if that is [`HEAD`], or if the queue was empty before
+    /// it.
     pub(super) fn told(&self) -> Option<Code> {
         // Relaxed: acquired with the turn, or written by this thread.
         Some(self.turn.load(Ordering::Relaxed)).filter(|turn| *turn > HEAD)

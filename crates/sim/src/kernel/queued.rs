@@ -3,13 +3,13 @@
 //!   bits   31 .. 18   17 16   15 .. 8   7 .. 0
 //!          CPU + 1    level   pending   locked      the upper half is the code of the last node in the queue
 //!
-//! The first waiter takes no node: it sets the pending bit and waits for the holder to go. Those that come next queue, and
-//! the head of the queue waits until the word has neither a holder nor somebody pending. It leaves the queue as soon as it
-//! has the lock: a release is a store of one byte, and no node is in use inside. A release does not choose who is next; an
-//! [`Order`] lets the head of the queue, or its waiters, put the queue into order while they wait.
+//! The first waiter takes no node: it sets the pending bit and waits for the holder to go. Those that come next queue,
+//! and the head of the queue waits until the word has neither a holder nor somebody pending. It leaves the queue as
+//! soon as it has the lock: a release is a store of one byte, and no node is in use inside. A release does not choose
+//! who is next; an [`Order`] lets the head of the queue, or its waiters, put the queue into order while they wait.
 //!
-//! Fairness: first come, first served, from the moment at which a waiter is pending or queued. Space: four bytes, and a node
-//! for each CPU. Hand-off: the release writes the word; the head of the queue writes the next head's node.
+//! Fairness: first come, first served, from the moment at which a waiter is pending or queued. Space: four bytes, and
+//! a node for each CPU. Hand-off: the release writes the word; the head of the queue writes the next head's node.
 
 use super::node::{at, mine, Code, Node, HEAD};
 use super::Kernel;
@@ -54,8 +54,8 @@ pub trait Order<P: Kernel>: Send + Sync + 'static {
         let _ = (word, me);
     }
 
-    /// Takes the lock, which is free, for the head of the queue, whose node is the last one, and leaves the queue. `seen` is
-    /// what the word was. False: that has changed.
+    /// Takes the lock, which is free, for the head of the queue, whose node is the last one, and leaves the queue.
+    /// `seen` is what the word was. False: that has changed.
     fn leave_as_last(word: &LockWord<P>, seen: u32, node: &Node<P::Memory>) -> bool {
         let _ = node;
         word.leave_to(seen, 0, Ordering::Relaxed)
@@ -113,7 +113,8 @@ impl<P: Kernel> LockWord<P> {
             // ORDER(hand-off): Acquire pairs with the Release in `unlock`.
             P::spin_map(|| (self.0.load(Ordering::Acquire) & LOCKED == 0).then_some(()));
         }
-        // No longer pending, but the holder; only the upper half may change meanwhile. As Relaxed: all was acquired above.
+        // No longer pending, but the holder; only the upper half may change meanwhile. As Relaxed: all was acquired
+        // above.
         self.0.store_half(LOCKED as u16);
         true
     }

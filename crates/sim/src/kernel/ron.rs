@@ -1,16 +1,18 @@
-//! RON for the kernel's spinlock: waiters in the order of a route through all CPUs (Lo, Chen, Cheng, Wu, Shih: OSDI 2023).
+//! RON for the kernel's spinlock: waiters in the order of a route through all CPUs (Lo, Chen, Cheng, Wu, Shih: OSDI
+//! 2023).
 //!
 //!   route:   0 1 2 3 4 5 6 7
 //!   queue:   [head 2]->[3]->[7]->[0]->[5]->[4]      from the head on 3, 7, 0 are in order; 5 moves up, behind 3
 //!                     `--- in order -'
 //!
-//! A lock goes round: it visits those that wait, in the order in which the route comes to their CPUs. In the paper's section
-//! 7 a CPU writes the lock that it waits for into one array for all locks, which a release searches along the route. Here a
-//! release remains a store of one byte: the head of the queue, while it waits for the lock, takes the first waiter that is
-//! not in order and moves it up to its place, and so on. It is told the last waiter of those in order. The last waiter of
-//! the queue keeps its place, because a newcomer is about to write its `next`.
+//! A lock goes round: it visits those that wait, in the order in which the route comes to their CPUs. In the paper's
+//! section 7 a CPU writes the lock that it waits for into one array for all locks, which a release searches along the
+//! route. Here a release remains a store of one byte: the head of the queue, while it waits for the lock, takes the
+//! first waiter that is not in order and moves it up to its place, and so on. It is told the last waiter of those in
+//! order. The last waiter of the queue keeps its place, because a newcomer is about to write its `next`.
 //!
-//! Fairness: while a waiter queues, each other CPU passes over it once before it is in order, and once more when it is.
+//! Fairness: while a waiter queues, each other CPU passes over it once before it is in order, and once more when it
+//! is.
 
 use super::node::{at, Code, Node, HEAD};
 use super::queued::{LockWord, Order, Queued};
@@ -38,7 +40,8 @@ fn steps<P: Kernel>(from: &Node<P::Memory>, to: Code) -> u32 {
     (at::<P>(to).place() + cpus - from.place() - 1) % cpus + 1
 }
 
-/// What stands behind `last`, up to which the waiters behind the head `me` are in order; nothing to be done yet: `None`.
+/// What stands behind `last`, up to which the waiters behind the head `me` are in order; nothing to be done yet:
+/// `None`.
 fn look<P: Kernel>(me: Code, last: Code) -> Option<Found> {
     let head = at::<P>(me);
     let next = Some(at::<P>(last).next()).filter(|next| *next != 0)?;
@@ -48,7 +51,8 @@ fn look<P: Kernel>(me: Code, last: Code) -> Option<Found> {
     (at::<P>(next).next() != 0).then_some(Found::Stray(next))
 }
 
-/// Moves `stray`, the waiter behind `last`, to its place in the order; false if the lock was free before that was found.
+/// Moves `stray`, the waiter behind `last`, to its place in the order; false if the lock was free before that was
+/// found.
 fn move_up<P: Kernel>(word: &LockWord<P>, me: Code, last: Code, stray: Code) -> bool {
     let head = at::<P>(me);
     let far = steps::<P>(head, stray);

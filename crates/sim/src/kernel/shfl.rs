@@ -1,17 +1,17 @@
-//! ShflLock for the kernel's spinlock: waiters sort themselves by NUMA node while they wait (Kashyap, Calciu, Cheng, Min,
-//! Kim: Scalable and Practical Locking with Shuffling, SOSP 2019).
+//! ShflLock for the kernel's spinlock: waiters sort themselves by NUMA node while they wait (Kashyap, Calciu, Cheng,
+//! Min, Kim: Scalable and Practical Locking with Shuffling, SOSP 2019).
 //!
 //!   [head 0]->[A 0]->[B 1]->[C 0]->[D 1]      the head has looked at A and B; C moves up, behind A
 //!   `-- group --'    seen
 //!
-//! One waiter at a time is the shuffler. It walks down the queue, and each waiter of its own NUMA node that it meets moves up
-//! behind it and those that it has met before: its group. When it comes to the end, it makes the last of its group the
-//! shuffler, who goes on from there. A head of the queue that is in no group begins one. The last waiter of the queue never
-//! moves, because a newcomer is about to write its `next`.
+//! One waiter at a time is the shuffler. It walks down the queue, and each waiter of its own NUMA node that it meets
+//! moves up behind it and those that it has met before: its group. When it comes to the end, it makes the last of its
+//! group the shuffler, who goes on from there. A head of the queue that is in no group begins one. The last waiter of
+//! the queue never moves, because a newcomer is about to write its `next`.
 //!
-//! Fairness: long-term. A group that is older than `threshold` grows no more at the cost of others; the paper bounds its
-//! length instead. Deviation: the paper's spinlock lets newcomers take the lock while nobody queues, which here is the
-//! pending bit's part.
+//! Fairness: long-term. A group that is older than `threshold` grows no more at the cost of others; the paper bounds
+//! its length instead. Deviation: the paper's spinlock lets newcomers take the lock while nobody queues, which here is
+//! the pending bit's part.
 
 use super::node::{at, Code, Node};
 use super::queued::{LockWord, Order, Queued};

@@ -13,8 +13,8 @@ pub fn visible(text: &str) -> impl Iterator<Item = char> + '_ {
     text.chars().filter(|character| !character.is_control())
 }
 
-/// The error with as much of the file as a message has room for: the parts that it quotes may be of any length, and hold
-/// anything.
+/// The error with as much of the file as a message has room for: the parts that it quotes may be of any length, and
+/// hold anything.
 pub fn shortened(error: Invalid, name: &str) -> Invalid {
     let cut = |line: &str| visible(line).take(name.len() + LONGEST_LINE).collect::<String>();
     let what = error.what.lines().take(MOST_LINES).map(cut).collect::<Vec<_>>().join("\n");
@@ -76,8 +76,8 @@ pub struct Topology {
     pub numbering: Numbering,
     #[serde(default)]
     pub placement: Placement,
-    /// CPU numbers in the order of the route through them; if left out, core by core, ascending within nodes, and those on
-    /// a shortest round trip.
+    /// CPU numbers in the order of the route through them; if left out, core by core, ascending within nodes, and
+    /// those on a shortest round trip.
     #[serde(default)]
     pub route: Vec<u32>,
 }
@@ -221,8 +221,8 @@ pub struct Fabric {
     /// When a core that reads a line which another has modified gets it for itself.
     #[serde(default)]
     pub migratory: Migratory,
-    /// Whether several requests for a line may be outstanding: then the next one is on its way to whom the line is on its
-    /// way to; else it is sent there when the line has come.
+    /// Whether several requests for a line may be outstanding: then the next one is on its way to whom the line is on
+    /// its way to; else it is sent there when the line has come.
     #[serde(default)]
     pub outstanding: bool,
     /// A clean line serves the next reader after this time.
@@ -238,7 +238,8 @@ pub struct Fabric {
     /// How much the latencies of misses vary: this share of them more or less, by chance.
     #[serde(default = "usual_jitter")]
     pub jitter: f64,
-    /// The share of the races for a contended line that the nearest core wins; the others are first come, first served.
+    /// The share of the races for a contended line that the nearest core wins; the others are first come, first
+    /// served.
     pub near: f64,
 }
 

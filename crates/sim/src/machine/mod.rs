@@ -1,4 +1,5 @@
-//! Described machines: what the engine looks up in them. `file.rs` reads their files, `tables.rs` makes them from those.
+//! Described machines: what the engine looks up in them. `file.rs` reads their files, `tables.rs` makes them from
+//! those.
 
 mod file;
 mod tables;
@@ -37,7 +38,8 @@ pub(crate) struct Cpu {
     pub(crate) told: Told,
 }
 
-/// The groups of a CPU as locks are told them: numbered so that neighbours share an entry of an array that is too short.
+/// The groups of a CPU as locks are told them: numbered so that neighbours share an entry of an array that is too
+/// short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) node: u32,

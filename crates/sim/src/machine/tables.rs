@@ -11,8 +11,8 @@ use lockswap_platform::{group_number, Hierarchy};
 const MAX_CLUSTERS: usize = 64;
 
 impl Told {
-    /// Levels are, the innermost first: clusters where they have a last-level cache each, nodes, sockets. Of those, locks
-    /// are told the two innermost ones of which the machine has several.
+    /// Levels are, the innermost first: clusters where they have a last-level cache each, nodes, sockets. Of those,
+    /// locks are told the two innermost ones of which the machine has several.
     fn of(topology: &Topology, cluster: u32, node: u32) -> Self {
         let sockets = topology.sockets;
         let nodes = sockets * topology.nodes_per_socket;
@@ -152,8 +152,8 @@ impl Machine {
     }
 }
 
-/// The cores in the order of a short round trip: node by node, and within a node cluster by cluster, because nothing is
-/// nearer than that.
+/// The cores in the order of a short round trip: node by node, and within a node cluster by cluster, because nothing
+/// is nearer than that.
 fn route(distances: &[Ps], clusters: u32, node_of_cluster: &[u32], cluster_of_core: &[u32]) -> Vec<u32> {
     let nodes = node_of_cluster.last().map_or(0, |last| last + 1);
     let per_node = clusters / nodes;

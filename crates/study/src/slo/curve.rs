@@ -63,8 +63,8 @@ pub struct Point {
     pub good_runs: usize,
     /// Throughput: the metric, or epochs per second.
     pub throughput: Option<f64>,
-    /// How many times the throughput of the lock below, estimated from the rounds in which both had a good run (Hodges and
-    /// Lehmann, as in `lockswap compare`).
+    /// How many times the throughput of the lock below, estimated from the rounds in which both had a good run (Hodges
+    /// and Lehmann, as in `lockswap compare`).
     pub ratio: Option<f64>,
     /// The lower end of the ratio's 95 % confidence interval, where there are rounds enough for one.
     pub ratio_low: Option<f64>,

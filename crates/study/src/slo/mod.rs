@@ -1,4 +1,5 @@
-//! A latency target for an epoch: what each one costs in latency and brings in throughput (LibASL, PPoPP 2022, section 3).
+//! A latency target for an epoch: what each one costs in latency and brings in throughput (LibASL, PPoPP 2022, section
+//! 3).
 
 pub mod curve;
 pub mod draw;

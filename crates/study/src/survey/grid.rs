@@ -184,8 +184,8 @@ pub fn best(line: &[Option<f64>]) -> Option<f64> {
     line.iter().copied().flatten().reduce(f64::max)
 }
 
-/// Which of two numbers is better, by more than the margin: section 5 of the paper calls A better than B if B is below 95 % of
-/// A.
+/// Which of two numbers is better, by more than the margin: section 5 of the paper calls A better than B if B is below
+/// 95 % of A.
 pub fn order(a: f64, b: f64, tie: f64) -> Ordering {
     match () {
         _ if b < (1.0 - tie) * a => Ordering::Greater,

@@ -1,5 +1,5 @@
-//! The data that the authors of LiTL published with their study: a line for each run, with the columns `bench`, `node`,
-//! `strategy` and `throughput`, and in some files `latency`.
+//! The data that the authors of LiTL published with their study: a line for each run, with the columns `bench`,
+//! `node`, `strategy` and `throughput`, and in some files `latency`.
 
 use std::io;
 

@@ -1,8 +1,8 @@
 //! A survey: many programs on many locks at several levels of contention, and the tables that say what follows.
 //!
-//! The tables are those of Guiroux, Lachaize and Quéma, "Multicore Locks: The Case Is Not Closed Yet" (USENIX ATC 2016,
-//! section 5), with intervals. "Nodes" is the paper's word for the level of contention: how many NUMA nodes, CPUs or
-//! threads a program has; here it is any number.
+//! The tables are those of Guiroux, Lachaize and Quéma, "Multicore Locks: The Case Is Not Closed Yet" (USENIX ATC
+//! 2016, section 5), with intervals. "Nodes" is the paper's word for the level of contention: how many NUMA nodes,
+//! CPUs or threads a program has; here it is any number.
 //!
 //! - [`database`] keeps all runs in a SQLite file; [`litl`] reads the data that the paper's authors published.
 //! - [`plan`] is what a user wants to be run, and [`run`] runs it.
@@ -55,8 +55,8 @@ pub struct Margins {
     pub tie: f64,
     /// A lock harms a program where the best lock is better by more than this (section 5.2.4).
     pub harm: f64,
-    /// A program is lock-sensitive if the relative standard deviation over all locks at its most nodes is above this (section
-    /// 5.1.1).
+    /// A program is lock-sensitive if the relative standard deviation over all locks at its most nodes is above this
+    /// (section 5.1.1).
     pub sensitive: f64,
 }
 

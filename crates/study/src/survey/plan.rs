@@ -222,8 +222,8 @@ fn time(text: &str) -> Option<Duration> {
 }
 
 impl Plan {
-    /// Reads a plan; `name` stands for its file in messages. `lock` gives the name of a lock as it is shown, or says what is
-    /// wrong with it and how to put it right.
+    /// Reads a plan; `name` stands for its file in messages. `lock` gives the name of a lock as it is shown, or says
+    /// what is wrong with it and how to put it right.
     pub fn read(
         name: &str,
         text: &str,

@@ -1,8 +1,8 @@
-//! Intervals of the tables' numbers, by the bootstrap: the runs of each cell are drawn again, with repetition, and the tables
-//! are computed from each draw. What a number is in the middle 95 % of the draws is its interval.
+//! Intervals of the tables' numbers, by the bootstrap: the runs of each cell are drawn again, with repetition, and the
+//! tables are computed from each draw. What a number is in the middle 95 % of the draws is its interval.
 //!
-//! A comparison of two locks has a better interval ([`super::verdict`]); but no test knows how a share of programs, or the
-//! gain of the best of thirty locks, would have come out in another night.
+//! A comparison of two locks has a better interval ([`super::verdict`]); but no test knows how a share of programs, or
+//! the gain of the best of thirty locks, would have come out in another night.
 
 use fastrand::Rng;
 

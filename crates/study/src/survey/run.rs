@@ -22,7 +22,8 @@ pub type Variables = Vec<(OsString, Option<OsString>)>;
 /// The environment that puts a program on a lock, and whether it loads the preload library.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Result<(bool, Variables), Unusable>;
 
-/// What identifies a run: a program, a number of nodes, a lock, and the round; the trial of the plain program has none.
+/// What identifies a run: a program, a number of nodes, a lock, and the round; the trial of the plain program has
+/// none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     /// The program.

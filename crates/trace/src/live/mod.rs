@@ -1,8 +1,8 @@
 //! A trace, watched while it goes on: what the last step brought, and all steps together.
 //!
 //! A [`Step`] is what was noted since the one before; it takes the sums away from where they are gathered, so that
-//! nothing has to be subtracted, and the percentiles of a step are its own. [`Live`] adds the steps up, by the names of
-//! the objects. It looks names of objects up when they come, and those of code when a row is asked for.
+//! nothing has to be subtracted, and the percentiles of a step are its own. [`Live`] adds the steps up, by the names
+//! of the objects. It looks names of objects up when they come, and those of code when a row is asked for.
 
 mod step;
 #[cfg(test)]
@@ -208,8 +208,8 @@ impl Live {
         }
     }
 
-    /// The rows of mutexes, rwlocks and spinlocks of which anything was noted or for which threads wait, in this order;
-    /// those of which the last step has nothing come last, in the order of all steps.
+    /// The rows of mutexes, rwlocks and spinlocks of which anything was noted or for which threads wait, in this
+    /// order; those of which the last step has nothing come last, in the order of all steps.
     pub fn ranked(&self, over: Over, order: Order) -> Vec<RowId> {
         let is_shown = |row: &Row| row.used.has_holder() && (row.all.is_some() || row.waiting.threads > 0);
         let rows = self.rows.iter().enumerate().filter(|(_, row)| is_shown(row));

@@ -36,7 +36,8 @@ pub struct Report {
     pub notes: Notes,
     /// Mutexes, rwlocks and spinlocks, those first for which threads waited longest.
     pub objects: Vec<ObjectReport>,
-    /// Condition variables, semaphores and barriers, in the same order. To wait for one is often to have nothing to do.
+    /// Condition variables, semaphores and barriers, in the same order. To wait for one is often to have nothing to
+    /// do.
     pub conditions: Vec<ObjectReport>,
     /// Orders of acquisition that contradict each other.
     pub cycles: Vec<CycleReport>,
@@ -76,10 +77,11 @@ pub struct Notes {
 /// An object, or several with the same name.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ObjectReport {
-    /// `queue_lock`, `queue_lock+0x40`, `initialised in new_queue (queue.c:12), called by main (queue.c:40)`, `first waited for in push
-    /// (queue.c:30)`, `first released in push (queue.c:34)`
+    /// `queue_lock`, `queue_lock+0x40`, `initialised in new_queue (queue.c:12), called by main (queue.c:40)`,
+    /// `first waited for in push (queue.c:30)`, `first released in push (queue.c:34)`
     pub name: String,
-    /// How it is used: `mutex`, `rwlock, read`, `rwlock, write`, `spinlock`, `condition variable`, `semaphore`, `barrier`.
+    /// How it is used: `mutex`, `rwlock, read`, `rwlock, write`, `spinlock`, `condition variable`, `semaphore`,
+    /// `barrier`.
     pub used: &'static str,
     /// The program or library in which it lies, if it is static.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,8 +92,8 @@ pub struct ObjectReport {
     pub objects: u64,
     /// The most threads that were seen using one of them.
     pub users: u64,
-    /// Mean time from a release of a thread until the same thread wants it again, estimated from the time of all threads
-    /// that use it, the number of their acquisitions, and how long they waited and held, ns.
+    /// Mean time from a release of a thread until the same thread wants it again, estimated from the time of all
+    /// threads that use it, the number of their acquisitions, and how long they waited and held, ns.
     pub think_ns: f64,
     /// Acquisitions.
     pub acquisitions: Estimate,
@@ -235,8 +237,8 @@ pub struct StillWaiting {
     pub frames: Vec<Frame>,
 }
 
-/// A possible deadlock: in each of these orders a thread wants an object that the thread of the next one holds, and in the last
-/// one what that of the first one holds.
+/// A possible deadlock: in each of these orders a thread wants an object that the thread of the next one holds, and in
+/// the last one what that of the first one holds.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CycleReport {
     /// The orders.

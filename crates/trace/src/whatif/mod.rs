@@ -1,5 +1,5 @@
-//! Experiments on a running program: what if the sections of a lock were longer, or shorter? (`lockswap_records::whatif`
-//! says how.)
+//! Experiments on a running program: what if the sections of a lock were longer, or shorter?
+//! (`lockswap_records::whatif` says how.)
 
 mod file;
 mod places;
@@ -187,7 +187,8 @@ impl<'a> Experiment<'a> {
             Change::DelayNs(ns) => delay = ns,
             Change::ShortenPercent(percent) => share = (percent / 100.0 * f64::from(WHOLE)).round() as u32,
         }
-        // Relaxed, all: a thread that sees them late, or one of them earlier than the other, does so while the phase settles.
+        // Relaxed, all: a thread that sees them late, or one of them earlier than the other, does so while the phase
+        // settles.
         for process in self.processes() {
             process.owed[self.number as usize % OWED_WORDS].0.store(0, Ordering::Relaxed);
         }

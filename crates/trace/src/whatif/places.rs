@@ -11,8 +11,8 @@ use crate::image::DataSymbol;
 use crate::names::Names;
 use crate::process::Processes;
 
-/// The name of a lock as tables have it, `hot`, `queue+0x40`, or that of the function that initialises it, `make_queue`;
-/// with the name of a file before it, `libqueue.so:hot`, only what lies in that.
+/// The name of a lock as tables have it, `hot`, `queue+0x40`, or that of the function that initialises it,
+/// `make_queue`; with the name of a file before it, `libqueue.so:hot`, only what lies in that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
     file: Option<String>,

@@ -69,7 +69,8 @@ pub struct Pair {
     pub changed: Phase,
 }
 
-/// What would be if the sections of a lock were longer or shorter, as `lockswap trace --delay` and `--shorten` estimate it.
+/// What would be if the sections of a lock were longer or shorter, as `lockswap trace --delay` and `--shorten`
+/// estimate it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct WhatIf {
     /// Version of this form.

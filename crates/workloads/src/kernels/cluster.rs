@@ -1,7 +1,8 @@
-//! Clustering of a stream: each chunk of points gets centres such that the points' distances to theirs, and a price for
-//! each centre, are small in sum. Point after point is tried as a further centre; all threads weigh what that would save
-//! for their share of the points, one decides, and all follow, with barriers between the steps: local search for facility
-//! location, as in PARSEC's `streamcluster`. All numbers are integers, so that the result does not hang on the threads.
+//! Clustering of a stream: each chunk of points gets centres such that the points' distances to theirs, and a price
+//! for each centre, are small in sum. Point after point is tried as a further centre; all threads weigh what that
+//! would save for their share of the points, one decides, and all follow, with barriers between the steps: local
+//! search for facility location, as in PARSEC's `streamcluster`. All numbers are integers, so that the result does not
+//! hang on the threads.
 
 use super::barrier::Barrier;
 use super::Config;

@@ -1,7 +1,7 @@
-//! The deduplicating pipeline: one thread cuts a stream of bytes into chunks where its content says, others look each chunk
-//! up in a table and compress those that are new, and one puts the results in order and writes them, as in PARSEC's
-//! `dedup`. Between the stages are bounded queues of a mutex and two condition variables; each bucket of the table has a
-//! lock of its own. At the end what was written is unpacked and compared with the stream.
+//! The deduplicating pipeline: one thread cuts a stream of bytes into chunks where its content says, others look each
+//! chunk up in a table and compress those that are new, and one puts the results in order and writes them, as in
+//! PARSEC's `dedup`. Between the stages are bounded queues of a mutex and two condition variables; each bucket of the
+//! table has a lock of its own. At the end what was written is unpacked and compared with the stream.
 
 use super::guarded::Guarded;
 use super::Config;

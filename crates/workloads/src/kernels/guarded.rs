@@ -8,8 +8,8 @@ use std::pin::Pin;
 /// What the thread that locks brings along.
 pub type Own<H> = <<H as Deref>::Target as Mutex>::Thread;
 
-/// A mutex with what it guards. The data lies in a mutex of std as well, for which nobody ever waits: if the lock that is
-/// measured does not exclude, that one is found taken.
+/// A mutex with what it guards. The data lies in a mutex of std as well, for which nobody ever waits: if the lock that
+/// is measured does not exclude, that one is found taken.
 #[repr(align(128))]
 pub struct Guarded<H, T> {
     lock: H,

@@ -1,10 +1,10 @@
 //! Small programs that stand for lock-bound ones of SPLASH-2 and PARSEC: a ray tracer and a volume renderer that take
-//! their work from task queues, a deduplicating pipeline, and clustering of a stream, which goes from barrier to barrier.
-//! They are written from the descriptions of the algorithms ("The SPLASH-2 Programs", ISCA 1995; "The PARSEC Benchmark
-//! Suite", PACT 2008), do a fixed amount of work, and check what comes out.
+//! their work from task queues, a deduplicating pipeline, and clustering of a stream, which goes from barrier to
+//! barrier. They are written from the descriptions of the algorithms ("The SPLASH-2 Programs", ISCA 1995; "The PARSEC
+//! Benchmark Suite", PACT 2008), do a fixed amount of work, and check what comes out.
 //!
-//! Their locks are pthread mutexes and condition variables, which a preloaded library replaces. In the renderers, and for
-//! the table of the pipeline, locks of the catalogue can be [called directly](crate::direct) instead.
+//! Their locks are pthread mutexes and condition variables, which a preloaded library replaces. In the renderers, and
+//! for the table of the pipeline, locks of the catalogue can be [called directly](crate::direct) instead.
 
 mod barrier;
 mod cluster;
@@ -72,8 +72,8 @@ pub fn run(kernel: Kernel, config: Config) -> String {
     }
 }
 
-/// Runs a kernel on a mutex lock of the catalogue, which is called directly; `None` if there is none of that name, or the
-/// kernel needs condition variables throughout, which only pthread mutexes have.
+/// Runs a kernel on a mutex lock of the catalogue, which is called directly; `None` if there is none of that name, or
+/// the kernel needs condition variables throughout, which only pthread mutexes have.
 ///
 /// # Panics
 /// If the lock does not exclude.

@@ -1,5 +1,6 @@
-//! The ray tracer: balls that mirror each other above a floor. A task is a block of pixels, and every ray takes its number
-//! from a counter that all threads share behind one lock, as in SPLASH-2's `raytrace`, whose contention comes from there.
+//! The ray tracer: balls that mirror each other above a floor. A task is a block of pixels, and every ray takes its
+//! number from a counter that all threads share behind one lock, as in SPLASH-2's `raytrace`, whose contention comes
+//! from there.
 
 use super::guarded::Guarded;
 use super::tasks::Tasks;

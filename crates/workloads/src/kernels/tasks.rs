@@ -1,5 +1,5 @@
-//! Tasks that threads share: each thread has a queue of its own and takes from the others' when that is empty, as in the
-//! renderers of SPLASH-2.
+//! Tasks that threads share: each thread has a queue of its own and takes from the others' when that is empty, as in
+//! the renderers of SPLASH-2.
 
 use super::guarded::{Guarded, Own};
 use crate::Mutex;

@@ -1,6 +1,6 @@
-//! The volume renderer: views of a cloud from several sides, one after another. A task is a small block of pixels, through
-//! which rays are followed until the cloud lets no more light through, so that tasks differ in length and threads take
-//! from each other's queues, as in SPLASH-2's `volrend`.
+//! The volume renderer: views of a cloud from several sides, one after another. A task is a small block of pixels,
+//! through which rays are followed until the cloud lets no more light through, so that tasks differ in length and
+//! threads take from each other's queues, as in SPLASH-2's `volrend`.
 
 use super::tasks::Tasks;
 use super::vector::Vector;

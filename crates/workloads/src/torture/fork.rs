@@ -62,7 +62,8 @@ impl Worker<'_> {
         let Round { config, objects, .. } = self.round;
         end_after(config.patience);
         let own = &objects.mutexes[held];
-        // glibc lets nobody else than the thread that locked it release such a mutex, and the child's thread is another.
+        // glibc lets nobody else than the thread that locked it release such a mutex, and the child's thread is
+        // another.
         if config.glibc && matches!(own.kind, Kind::Recursive | Kind::ErrorCheck) {
             step(Call::TryLock, held, || calls::try_lock(&own.mutex), &[EBUSY]);
         } else {

@@ -1,9 +1,9 @@
 //! Torture for pthread locks: many threads do everything that programs do to locks, at random, and every result is
 //! checked.
 //!
-//! A run is a sequence of rounds. Each makes fresh objects and threads, lets the threads operate for a while, ends them
-//! and compares the protected data with what the threads did. A failure writes one message to standard error and ends
-//! the process with [`FAILED`].
+//! A run is a sequence of rounds. Each makes fresh objects and threads, lets the threads operate for a while, ends
+//! them and compares the protected data with what the threads did. A failure writes one message to standard error and
+//! ends the process with [`FAILED`].
 
 mod calls;
 mod fork;

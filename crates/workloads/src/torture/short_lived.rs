@@ -1,7 +1,7 @@
 //! Mutexes that are made, used by two threads, and destroyed by the last one right after its release.
 //!
-//! The maker leaves the mutex in a mailbox, where another thread finds it. Whoever releases it last destroys it and fills
-//! its memory with a pattern. The pattern must still be there a while later: nobody may touch a mutex after its
+//! The maker leaves the mutex in a mailbox, where another thread finds it. Whoever releases it last destroys it and
+//! fills its memory with a pattern. The pattern must still be there a while later: nobody may touch a mutex after its
 //! release has let another thread in.
 
 use super::calls;

@@ -1,5 +1,5 @@
-//! What a thread does. What its n-th operation tries depends on the seed, the round, the thread's number and n alone: each
-//! operation draws from a sequence of its own, since how many choices one takes depends on what the locks answer.
+//! What a thread does. What its n-th operation tries depends on the seed, the round, the thread's number and n alone:
+//! each operation draws from a sequence of its own, since how many choices one takes depends on what the locks answer.
 
 use super::calls::{describe, fail, Time};
 use super::objects::{name, Guarded, Number, MUTEXES, OBJECTS, RWLOCKS, SPINS};

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use lockswap_e2e::{preload, run_with_timeout};
 
-/// The input is lines of the form `NAME=VALUE`. The library says what is wrong and ends the program, or does its work; `true`
-/// starts either way, or not at all.
+/// The input is lines of the form `NAME=VALUE`. The library says what is wrong and ends the program, or does its work;
+/// `true` starts either way, or not at all.
 fn environment(input: &[u8]) {
     let mut command = Command::new("true");
     for line in input.split(|byte| *byte == b'\n') {

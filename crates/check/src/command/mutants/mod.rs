@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 use worker::{attempt, Answer, Order, Worker, GIVEN_UP};
 pub use worker::{work, WORKER};
 
-/// Weakens one memory order or leaves out one wait of a lock at a time, and looks whether a check fails then. Exit status
-/// 1: a mutant survives for which crates/check/src/survivors.rs has no reason, or a reason there is about none that does.
+/// Weakens one memory order or leaves out one wait of a lock at a time, and looks whether a check fails then. Exit
+/// status 1: a mutant survives for which crates/check/src/survivors.rs has no reason, or a reason there is about none
+/// that does.
 #[derive(clap::Args)]
 pub struct MutantsArgs {
     /// Places that this lock passes only; may be repeated.
@@ -32,8 +33,8 @@ pub struct MutantsArgs {
     /// With --write: only mutants without a result in FILE.
     #[arg(long, requires = "write")]
     missing: bool,
-    /// File for the table; the results lie beside it, as FILE with .json at its end. With --lock, --place or --missing the
-    /// results of other mutants stay, as long as their lines do.
+    /// File for the table; the results lie beside it, as FILE with .json at its end. With --lock, --place or --missing
+    /// the results of other mutants stay, as long as their lines do.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// Mutants that are tried at the same time.

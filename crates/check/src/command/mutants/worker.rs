@@ -118,8 +118,8 @@ impl Worker {
 /// The worker's side.
 pub fn work() -> Outcome {
     let subjects: Vec<Subject> = subjects::all();
-    // Whether the lock as it is makes executions that are too long: then one of the mutant's says nothing. And how far its
-    // search went: an end by the clock, on a busy machine, says nothing either.
+    // Whether the lock as it is makes executions that are too long: then one of the mutant's says nothing. And how far
+    // its search went: an end by the clock, on a busy machine, says nothing either.
     let mut unchanged = HashMap::new();
     for line in std::io::stdin().lock().lines() {
         let line = line.map_err(|error| error.to_string())?;

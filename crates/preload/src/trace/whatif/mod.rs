@@ -1,14 +1,15 @@
-//! Experiments on a running program: sections of chosen objects get longer, or all other threads are held up for as long as
-//! the sections should be shorter ([`lockswap_records::whatif`] says how that works, and is the layout of the file that
-//! `LOCKSWAP_WHATIF` names). Only where it names one: then the table of functions holds those of [`functions`].
+//! Experiments on a running program: sections of chosen objects get longer, or all other threads are held up for as
+//! long as the sections should be shorter ([`lockswap_records::whatif`] says how that works, and is the layout of the
+//! file that `LOCKSWAP_WHATIF` names). Only where it names one: then the table of functions holds those of
+//! [`functions`].
 //!
-//! Each thread knows how much of what is owed it has paid, that is, for how long it was held up. It pays before it takes
-//! something from another thread, and before it lets another one go on: a lock, a signal, the start of a thread. So whatever
-//! one thread does to another one happens at a moment when both have paid. A thread that had to wait for another one needs
-//! not pay what came to be owed meanwhile: who let it go on has.
+//! Each thread knows how much of what is owed it has paid, that is, for how long it was held up. It pays before it
+//! takes something from another thread, and before it lets another one go on: a lock, a signal, the start of a thread.
+//! So whatever one thread does to another one happens at a moment when both have paid. A thread that had to wait for
+//! another one needs not pay what came to be owed meanwhile: who let it go on has.
 //!
-//! A section is that of a thread that holds one of the chosen objects, a rwlock only to write. What it waits for meanwhile
-//! is no part of what is shortened, since a shorter section would have to wait for that, too.
+//! A section is that of a thread that holds one of the chosen objects, a rwlock only to write. What it waits for
+//! meanwhile is no part of what is shortened, since a shorter section would have to wait for that, too.
 
 mod functions;
 
@@ -148,8 +149,8 @@ impl World {
 
     /// The word for what is owed in a phase.
     ///
-    /// Relaxed, all its uses: what a thread came to owe others before it let one of them go on, that one sees, since the lock
-    /// or what else it was orders both.
+    /// Relaxed, all its uses: what a thread came to owe others before it let one of them go on, that one sees, since
+    /// the lock or what else it was orders both.
     fn word(self, phase: u64) -> &'static AtomicU64 {
         &self.process.owed[Phase::of(phase).number as usize % OWED_WORDS].0
     }
@@ -188,8 +189,8 @@ impl Thread {
             return None;
         }
         if self.phase.replace(phase) != phase {
-            // Nothing is owed from one phase to the next. What came to be owed since this one began is, also by those who
-            // have not called anything since.
+            // Nothing is owed from one phase to the next. What came to be owed since this one began is, also by those
+            // who have not called anything since.
             self.paid.set(0);
             self.is_running.set(false);
         }
@@ -198,8 +199,8 @@ impl Thread {
         Some(result)
     }
 
-    /// Pays, before this thread does something that concerns others; what is owed then. Until [`Thread::go_on`] it runs no
-    /// section.
+    /// Pays, before this thread does something that concerns others; what is owed then. Until [`Thread::go_on`] it
+    /// runs no section.
     #[inline(always)]
     fn meet(&self) -> Option<u64> {
         let world = world()?;
@@ -239,9 +240,9 @@ impl Thread {
         self.paid.set(self.paid.get().wrapping_add(Owed::sum_of(waited)));
     }
 
-    /// Goes on after what began with [`Thread::meet`], which returned `before`, unless a phase or a signal handler came
-    /// between. What came to be owed meanwhile the thread need not pay, if it `was_let` go on by another one. `acquired`: an
-    /// object that it holds since, which may be recursive.
+    /// Goes on after what began with [`Thread::meet`], which returned `before`, unless a phase or a signal handler
+    /// came between. What came to be owed meanwhile the thread need not pay, if it `was_let` go on by another one.
+    /// `acquired`: an object that it holds since, which may be recursive.
     #[inline(always)]
     fn go_on(&self, before: Option<u64>, was_let: bool, acquired: Option<(usize, bool)>) {
         let (Some(world), Some(before)) = (world(), before) else { return };

@@ -5,8 +5,8 @@ use crate::coroutines::Coroutines;
 use crate::explore::Search;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-/// Runs the bodies as virtual threads, in an order that the search decides; returns when all have ended. Does not return
-/// when the execution goes wrong.
+/// Runs the bodies as virtual threads, in an order that the search decides; returns when all have ended. Does not
+/// return when the execution goes wrong.
 pub fn run<'a>(bodies: Vec<Box<dyn FnOnce() + Send + 'a>>) {
     let engine = engine().expect("virtual threads run inside `explore`");
     assert!(!engine.running && bodies.len() <= MOST_THREADS);

@@ -16,8 +16,8 @@ fn give_up(message: impl FnOnce() -> String) {
     }
 }
 
-/// Comes before a step: another thread may run first. What the step may touch depends on the thread alone, not on what it
-/// finds: here `place`, and what a condition that is being evaluated has read. The engine, when the step begins.
+/// Comes before a step: another thread may run first. What the step may touch depends on the thread alone, not on what
+/// it finds: here `place`, and what a condition that is being evaluated has read. The engine, when the step begins.
 #[inline]
 fn point(place: Place) -> Option<&'static mut Engine> {
     let engine = running()?;
@@ -73,7 +73,8 @@ pub fn load(word: Word, at: At) -> u64 {
     value
 }
 
-/// Writes what `f` makes of the word's value, if anything; the value before. `reads`: whether the source asks for that.
+/// Writes what `f` makes of the word's value, if anything; the value before. `reads`: whether the source asks for
+/// that.
 #[inline]
 pub fn update(word: Word, at: At, reads: bool, f: impl FnOnce(u64) -> Option<u64>) -> u64 {
     change(access(word.address, at), word, at, reads, f)
@@ -103,8 +104,9 @@ fn change(
     old
 }
 
-/// Looks at `flag`, and in a further step stores `value` in `word` if it was 0, unless all threads have been interrupted in
-/// between; whether it has stored. As a rarity it refuses for no reason, as a thread does on hardware that has lost its CPU.
+/// Looks at `flag`, and in a further step stores `value` in `word` if it was 0, unless all threads have been
+/// interrupted in between; whether it has stored. As a rarity it refuses for no reason, as a thread does on hardware
+/// that has lost its CPU.
 #[inline]
 pub fn store_unless(flag: Word, word: Word, value: u64, at: At) -> bool {
     let engine = access(flag.address, at);
@@ -120,8 +122,8 @@ pub fn store_unless(flag: Word, word: Word, value: u64, at: At) -> bool {
     }
     let mut engine = access(word.address, at);
     if let Some(engine) = &mut engine {
-        // The word as well, although a thread that has been interrupted leaves it alone: else an interrupt would make this
-        // step independent of others that it depends on, and executions would be lost.
+        // The word as well, although a thread that has been interrupted leaves it alone: else an interrupt would make
+        // this step independent of others that it depends on, and executions would be lost.
         engine.touch(word.address, true);
         engine.touch(SETTLING, false);
         if Some(engine.interrupts) != interrupts || engine.refuses || engine.rarity() {
@@ -133,8 +135,8 @@ pub fn store_unless(flag: Word, word: Word, value: u64, at: At) -> bool {
     true
 }
 
-/// Interrupts all threads, so that no [`store_unless`] stores any more that has looked. As a rarity that is forbidden from
-/// now on, and no later one stores either; whether it is still allowed.
+/// Interrupts all threads, so that no [`store_unless`] stores any more that has looked. As a rarity that is forbidden
+/// from now on, and no later one stores either; whether it is still allowed.
 pub fn interrupt_all(at: At) -> bool {
     let Some(engine) = step(SETTLING) else { return true };
     engine.interrupts += 1;
@@ -222,7 +224,8 @@ pub fn number_in(places: &mut Vec<usize>, address: usize) -> usize {
     position + 1
 }
 
-/// What the current thread does up to its next access to an atomic comes in an order: all that says so before, or after.
+/// What the current thread does up to its next access to an atomic comes in an order: all that says so before, or
+/// after.
 pub fn order() {
     step(ORDER);
 }

@@ -182,8 +182,8 @@ pub fn forget_wait() {
     }
 }
 
-/// The moment at which virtual thread `index` came to rest first since it called [`forget_wait`], if it has. No other thread
-/// runs meanwhile: whoever asks has called [`order`].
+/// The moment at which virtual thread `index` came to rest first since it called [`forget_wait`], if it has. No other
+/// thread runs meanwhile: whoever asks has called [`order`].
 pub fn waits_since(index: usize) -> Option<u64> {
     assert!(running()?.me().next == ORDER, "`order` comes before a look at others' waits");
     engine()?.threads.get(index)?.waits_since.filter(|since| *since != 0)

@@ -1,8 +1,8 @@
 //! The runs of a survey in a SQLite file.
 //!
-//! The file's `application_id` says that it is ours, its `user_version` which [`SCHEMA`] it has. A *source* is a file that
-//! was imported or a plan that was run; a *run* belongs to one, and has a *value* for each *quantity* that was measured in
-//! it, the one that decides first.
+//! The file's `application_id` says that it is ours, its `user_version` which [`SCHEMA`] it has. A *source* is a file
+//! that was imported or a plan that was run; a *run* belongs to one, and has a *value* for each *quantity* that was
+//! measured in it, the one that decides first.
 
 mod merge;
 
@@ -236,8 +236,8 @@ impl Database {
         rows.into_iter().map(made).collect()
     }
 
-    /// What is measured, for each machine: all counted runs that have this quantity, or the one that decides if none is
-    /// named.
+    /// What is measured, for each machine: all counted runs that have this quantity, or the one that decides if none
+    /// is named.
     pub fn observations(&self, quantity: Option<&str>) -> Result<BTreeMap<String, Vec<Observation>>, Unusable> {
         if let Some(name) = quantity {
             self.check_quantity(name)?;

@@ -6,8 +6,8 @@ use super::{share, Of, Wanted, BOTH};
 use crate::survey::grid::{order, At, Numbers};
 use crate::survey::sheet::{Colours, Entry, Row, Sheet};
 
-/// The numbers of nodes between which changes are counted, by their places: each at least twice the one before; if there is
-/// none, the fewest and the most.
+/// The numbers of nodes between which changes are counted, by their places: each at least twice the one before; if
+/// there is none, the fewest and the most.
 /// With 1, 2, 4, 6 and 8 they are the paper's 1, 2, 4 and 8.
 fn ladder(nodes: &[u32]) -> Vec<usize> {
     let mut steps: Vec<usize> = Vec::new();
@@ -20,8 +20,8 @@ fn ladder(nodes: &[u32]) -> Vec<usize> {
     steps
 }
 
-/// Whether the order of each two locks is not the same in all lines; those that lack a number are left out. Better, worse and
-/// about the same are three orders.
+/// Whether the order of each two locks is not the same in all lines; those that lack a number are left out. Better,
+/// worse and about the same are three orders.
 fn changes<'a>(lines: &'a [Vec<Option<f64>>], tie: f64) -> impl Iterator<Item = bool> + 'a {
     let locks = lines.first().map_or(0, Vec::len);
     let pairs = (0..locks).flat_map(move |a| (a + 1..locks).map(move |b| (a, b)));

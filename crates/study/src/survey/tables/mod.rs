@@ -1,4 +1,5 @@
-//! The tables: those of the paper's analysis, computed from one number for each cell, and those that look at single runs.
+//! The tables: those of the paper's analysis, computed from one number for each cell, and those that look at single
+//! runs.
 
 mod changes;
 mod coverage;
@@ -51,8 +52,8 @@ pub fn all(machines: &[Numbers<'_>], wanted: &Wanted) -> Vec<Sheet> {
     sheets
 }
 
-/// The tables of a machine that are made of its single runs and therefore have no intervals; of outliers and failures only
-/// where there are some.
+/// The tables of a machine that are made of its single runs and therefore have no intervals; of outliers and failures
+/// only where there are some.
 pub fn of_runs(numbers: &Numbers<'_>, programs: &[usize], tie: f64) -> Vec<Sheet> {
     let verdicts = verdicts::sheet(numbers, programs, tie);
     [Some(verdicts), outliers::sheet(numbers.grid, tie), failures::sheet(numbers.grid)].into_iter().flatten().collect()

@@ -5,8 +5,8 @@ use crate::stats;
 use crate::survey::grid::{best, At, Numbers};
 use crate::survey::sheet::{Entry, Row, Sheet};
 
-/// By how much the best lock is better than the worst one, and the relative standard deviation over all locks; nothing for
-/// fewer than two locks.
+/// By how much the best lock is better than the worst one, and the relative standard deviation over all locks; nothing
+/// for fewer than two locks.
 fn spread(line: &[Option<f64>]) -> Option<(f64, f64)> {
     let values: Vec<f64> = line.iter().copied().flatten().collect();
     let worst = values.iter().copied().reduce(f64::min)?;
