@@ -158,7 +158,7 @@ fn what_cannot_be_advised_on_is_refused_with_a_remedy() {
     refused(&["--format", "csv"], &["true"], 2, &["no such form"]);
     refused(
         &["--time", "2s", "--no-simulation"],
-        &[path(&program), "0.5", "2000", "2000"],
+        &[path(&program), "0.5", "2000", "2000", "8"],
         1,
         &["--time 2 s is too short"],
     );
