@@ -15,17 +15,11 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "pause.h"
+
 #define LINE _Alignas(128)
 #define ROUNDS 9
 #define ROUND_NS 100000000
-
-static inline void pause_cpu(void) {
-#ifdef __x86_64__
-    __builtin_ia32_pause();
-#else
-    __asm__ volatile("isb" ::: "memory");
-#endif
-}
 
 typedef struct node {
     LINE _Atomic(struct node *) next;

@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "pause.h"
+
 #define LINE _Alignas(128)
 #define ROUNDS 9
 #define ROUND_NS 30000000L
@@ -41,14 +43,6 @@ static LINE atomic_bool done;
 static LINE struct { double ns, made, turns, looks, look, held; } found;
 static int cpus[2] = {0, 1};
 static int row;
-
-static inline void pause_cpu(void) {
-#ifdef __x86_64__
-    __builtin_ia32_pause();
-#else
-    __asm__ volatile("isb" ::: "memory");
-#endif
-}
 
 static long now(void) {
     struct timespec time;

@@ -27,6 +27,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         let most = LOOKS.saturating_mul(spins::<P>());
         let mut pause = Setting::Shortest.number::<P>(SHORTEST).min(longest);
         let mut spent = 0_u32;
+        // Relaxed: a hint, as in `turns_since`.
         let (mut before, mut seen) = (P::instant(), self.turns.load(Ordering::Relaxed));
         let outcome = P::spin_map_bounded(most, || {
             self.seat.answer();
