@@ -1,7 +1,7 @@
 //! What is wrong with a profile, in words.
 
 use crate::{Kind, MOST_RULES, VERSION};
-use core::fmt;
+use core::fmt::{self, Write as _};
 use lockswap_locks::named::Wrong;
 use lockswap_locks::nearest::nearest;
 use lockswap_locks::registry::{self, Role};
@@ -58,7 +58,27 @@ pub const KEYS: [&str; 7] = ["symbol", "function", "module", "at", "line", "kind
 
 impl fmt::Display for Problem<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.what)
+        write!(Visible { f, room: MOST_SHOWN }, "line {}: {}", self.line, self.what)
+    }
+}
+
+/// Characters of a problem that are shown: the parts of the profile that it quotes may be of any length.
+const MOST_SHOWN: usize = 400;
+
+/// Passes on so many characters, control characters left out, with which a profile could steer the terminal.
+struct Visible<'f, 'a> {
+    f: &'f mut fmt::Formatter<'a>,
+    room: usize,
+}
+
+impl fmt::Write for Visible<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for character in text.chars().filter(|character| !character.is_control()) {
+            let Some(room) = self.room.checked_sub(1) else { break };
+            self.room = room;
+            self.f.write_char(character)?;
+        }
+        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@ use crate::hardware::program::{Load, Program};
 use lockswap_locks::named;
 use lockswap_locks::registry::Role;
 use lockswap_platform::{parse_duration, Ns};
+use lockswap_toml::shortened;
 use lockswap_workloads::condvar;
 use lockswap_workloads::crew::Timing;
 use lockswap_workloads::invalid::{one_of, Invalid};
@@ -213,8 +214,13 @@ impl Cells {
     /// # Errors
     /// What is wrong in it, with the line.
     pub fn read(name: &str, text: &str) -> Result<Self, Invalid> {
-        let file: File = toml::from_str(text)
-            .map_err(|error| Invalid::new(format!("{name}: {}", error.to_string().trim_end()), READ_THE_DOCS))?;
+        let cells = Self::read_file(name, text);
+        cells.map_err(|error| Invalid { what: shortened(&error.what, name), ..error })
+    }
+
+    fn read_file(name: &str, text: &str) -> Result<Self, Invalid> {
+        let file: File =
+            lockswap_toml::from_str(text).map_err(|error| Invalid::new(format!("{name}: {error}"), READ_THE_DOCS))?;
         let line = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
         let wrong = |at: usize, invalid: Invalid| {
             Invalid::new(format!("{name}, line {}: {}", line(at), invalid.what), invalid.remedy)

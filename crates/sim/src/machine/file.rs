@@ -3,24 +3,6 @@
 use super::Invalid;
 use serde::Deserialize;
 
-/// Lines of an error; those of the TOML parser have four or five.
-const MOST_LINES: usize = 8;
-/// Characters of one line of it, besides the name of the machine.
-const LONGEST_LINE: usize = 300;
-
-/// The text without control characters, with which a file could steer the terminal.
-pub fn visible(text: &str) -> impl Iterator<Item = char> + '_ {
-    text.chars().filter(|character| !character.is_control())
-}
-
-/// The error with as much of the file as a message has room for: the parts that it quotes may be of any length, and
-/// hold anything.
-pub fn shortened(error: Invalid, name: &str) -> Invalid {
-    let cut = |line: &str| visible(line).take(name.len() + LONGEST_LINE).collect::<String>();
-    let what = error.what.lines().take(MOST_LINES).map(cut).collect::<Vec<_>>().join("\n");
-    Invalid { what, ..error }
-}
-
 /// A machine file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -41,13 +23,13 @@ impl File {
     pub fn read(name: &str, text: &str, changes: &[(String, String)]) -> Result<Self, Invalid> {
         const READ_THE_DOCS: &str = "docs/simulator.md says what each key means";
         // Read as it is first: those messages have lines.
-        let file: File = toml::from_str(text)
-            .map_err(|error| Invalid::new(format!("{name}: {}", error.to_string().trim_end()), READ_THE_DOCS))?;
+        let file: File =
+            lockswap_toml::from_str(text).map_err(|error| Invalid::new(format!("{name}: {error}"), READ_THE_DOCS))?;
         if changes.is_empty() {
             return Ok(file);
         }
         let mut table: toml::Table =
-            toml::from_str(text).map_err(|error| Invalid::new(error.to_string(), READ_THE_DOCS))?;
+            lockswap_toml::from_str(text).map_err(|error| Invalid::new(error.to_string(), READ_THE_DOCS))?;
         for (key, value) in changes {
             set(&mut table, key, value)?;
         }
@@ -334,9 +316,8 @@ fn one_f() -> f64 {
 /// Sets `key`, as `latency.remote` or `kind.little.speed`, to `value`.
 fn set(table: &mut toml::Table, key: &str, value: &str) -> Result<(), Invalid> {
     let unknown = |known: Vec<&str>| Invalid::unknown(format!("the machine has no key '{key}'"), key, known);
-    let parsed = format!("v = {value}")
-        .parse::<toml::Table>()
-        .or_else(|_| format!("v = '{value}'").parse::<toml::Table>())
+    let parsed = lockswap_toml::from_str::<toml::Table>(&format!("v = {value}"))
+        .or_else(|_| lockswap_toml::from_str(&format!("v = '{value}'")))
         .ok()
         .and_then(|mut table| table.remove("v"))
         .ok_or_else(|| Invalid::new(format!("cannot read the value of {key}={value}"), "write numbers as in 1.5"))?;

@@ -7,6 +7,7 @@ mod tables;
 use file::File;
 pub(crate) use file::Migratory;
 use lockswap_platform::Hierarchy;
+use lockswap_toml::shortened;
 pub use lockswap_workloads::invalid::Invalid;
 
 /// A time or a duration in picoseconds.
@@ -151,7 +152,7 @@ impl Machine {
     /// The machine that `text` describes. `name` stands for it in messages.
     pub fn parse(name: &str, text: &str, changes: &[(String, String)]) -> Result<Self, Invalid> {
         let machine = File::read(name, text, changes).and_then(|file| Self::new(name, &file));
-        machine.map_err(|error| file::shortened(error, name))
+        machine.map_err(|error| Invalid { what: shortened(&error.what, name), ..error })
     }
 
     /// How many CPUs it has.

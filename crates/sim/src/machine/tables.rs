@@ -1,6 +1,6 @@
 //! From what a file says to a machine: checks the numbers, and lays out the tables that the engine looks things up in.
 
-use super::file::{self, File, Llc, Numbering, Placement, Topology};
+use super::file::{File, Llc, Numbering, Placement, Topology};
 use super::{Costs, Cpu, Invalid, Kind, Machine, Ps, Told};
 use crate::engine::cores::MAX_CORES;
 use lockswap_machine::matrix::Matrix;
@@ -135,7 +135,7 @@ impl Machine {
         let order = order(topology.placement, &cpus, nodes / topology.nodes_per_socket, topology.nodes_per_socket);
         Ok(Machine {
             id: name.to_owned(),
-            title: file::visible(&file.title).collect(),
+            title: lockswap_toml::visible(&file.title).collect(),
             has_siblings: most > 1,
             order,
             cpus,

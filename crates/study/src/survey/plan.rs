@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lockswap_platform::{parse_duration_up_to, Ns};
+use lockswap_toml::shortened;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -229,9 +230,18 @@ impl Plan {
         text: &str,
         lock: impl Fn(&str) -> Result<String, (String, String)>,
     ) -> Result<Self, Unusable> {
+        let plan = Self::read_file(name, text, lock);
+        plan.map_err(|error| Unusable { what: shortened(&error.what, name), ..error })
+    }
+
+    fn read_file(
+        name: &str,
+        text: &str,
+        lock: impl Fn(&str) -> Result<String, (String, String)>,
+    ) -> Result<Self, Unusable> {
         let reader = Reader { name, text };
-        let file: File = toml::from_str(text)
-            .map_err(|error| Unusable::new(format!("{name}: {}", error.to_string().trim_end()), READ_THE_DOCS))?;
+        let file: File =
+            lockswap_toml::from_str(text).map_err(|error| Unusable::new(format!("{name}: {error}"), READ_THE_DOCS))?;
         let locks = |named: &Spanned<Vec<String>>| {
             let mut known: Vec<String> = Vec::new();
             for id in named.get_ref() {

@@ -5,3 +5,4 @@ mod platform;
 mod preload;
 mod simulator;
 mod workloads;
+mod written;
