@@ -62,6 +62,12 @@ const LEFT_BY_HOLDERS: &str =
     "needless as long as only holders leave the queue empty: the caller holds the lock, so that the hand-offs since then \
          have ordered it behind that";
 
+/// What the candidate of `auto` publishes as it sits down.
+const NEIGHBOUR: &str =
+    "publishes that the candidate has brought a neighbour forward, to a waiter that then takes itself out of the queue. \
+         The last of the queue is not moved, so that this takes a holder, the candidate and three waiters on two nodes: \
+         five threads, and loom searches three";
+
 /// All that is known.
 pub const EXPLAINED: &[Explained] = &[
     Explained {
@@ -80,12 +86,52 @@ pub const EXPLAINED: &[Explained] = &[
     },
     Explained {
         file: "auto/queue.rs",
+        item: "Node::pass_on",
+        order: Some("seat"),
+        change: Change::DropRelease,
+        why: "publishes what the first of the sleepers carries, the end of their list, to a newcomer that reads it before \
+             it synchronizes with the seat: else those behind the first are lost. It takes a candidate that leaves the \
+             queue to a sleeper, and a third thread that has released the lock before and finds it held now: three \
+             threads, of which one acquires twice, and more preemptions than the one up to which loom searches those",
+    },
+    Explained {
+        file: "auto/queue.rs",
         item: "Node::take_out",
         order: Some("enqueue"),
         change: Change::DropRelease,
         why: "orders two stores to the candidate's link, its own of null before that of a newcomer: else the newcomer is \
              lost. It must come right after a sleeper, the last of the queue, has been set aside: three threads, of \
              which one acquires twice, and more preemptions than the one up to which loom searches those",
+    },
+    Explained {
+        file: "auto/seat.rs",
+        item: "Seat::change",
+        order: None,
+        change: Change::DropRelease,
+        why: "needless: the candidate answers, and waiters ask, with an exchange, which continues the release sequence of \
+             the store that it finds, and neither has changed the queue since that store",
+    },
+    Explained {
+        file: "auto/seat.rs",
+        item: "Seat::sit_down",
+        order: Some("seat"),
+        change: Change::DropRelease,
+        why: NEIGHBOUR,
+    },
+    Explained {
+        file: "auto/seat.rs",
+        item: "Seat::get_up",
+        order: Some("seat"),
+        change: Change::DropRelease,
+        why: NEIGHBOUR,
+    },
+    Explained {
+        file: "auto/seat.rs",
+        item: "Seat::sleep",
+        order: Some("called"),
+        change: Change::DropAcquire,
+        why: "saves looks: without it the candidate may see the lock held when it wakes up, and looks again; that it is \
+             not it learns at the latest from the exchange before its next sleep, which fails",
     },
     Explained {
         file: "flat/mutexee.rs",
