@@ -1,7 +1,9 @@
 //! What the engine promises: the same seed gives the same run, time passes as described, and a lock that stops all
-//! threads is told apart from one that goes on. What it promises of cache lines is in `lines`.
+//! threads is told apart from one that goes on. What it promises of cache lines is in `lines`, and of stores that depend
+//! on a look in `settling`.
 
 mod lines;
+mod settling;
 
 use lockswap_locks::{flat::ticket::Ticket, queue::mcs::McsSpin, RawLock};
 use lockswap_platform::{AtomicInt, Clock, Deadline, Ordering::Relaxed, Platform};

@@ -1,49 +1,25 @@
-//! Stores that depend on a look, and what it takes to settle them, on the simulated machine.
+//! Stores that depend on a look, and what it takes to settle them.
 
-use lockswap_platform::{AtomicInt, Clock, Ordering::Relaxed, Platform};
-use lockswap_sim::{attempt, Machine, Sim, Simulated};
-use lockswap_workloads::crew::{gather, Timing};
+use super::*;
 
 /// A byte in a line of its own.
 #[repr(align(128))]
-struct Alone(<Sim as Platform>::U8);
+struct Byte(<Sim as Platform>::U8);
 
-/// 18 cores that are 50 ns from each other, without chance.
-fn machine(changes: &[(&str, &str)]) -> Machine {
-    let fixed = [
-        ("topology.placement", "ascending"),
-        ("latency.cluster.core", "50"),
-        ("fabric.jitter", "0"),
-        ("fabric.near", "0"),
-        ("core.clock", "0.1"),
+/// A machine on which settling takes what this says.
+fn settling_machine(changes: &[(&str, &str)]) -> Machine {
+    let costs = [
         ("scheduler.settle", "100"),
         ("scheduler.interrupt", "700"),
         ("scheduler.interrupt_each", "30"),
         ("scheduler.interrupted", "200"),
     ];
-    let changes: Vec<_> =
-        [&fixed, changes].concat().iter().map(|(k, v)| (String::from(*k), String::from(*v))).collect();
-    Machine::built_in("xeon-e5-2699v3", &changes).unwrap_or_else(|error| panic!("{error}"))
-}
-
-/// What `body` returned on each of so many threads.
-fn on_threads<R: Send>(machine: &Machine, threads: usize, body: impl Fn(usize) -> R + Sync) -> Vec<R> {
-    let crew = Simulated::new(machine, 1);
-    attempt(|| gather(&crew, threads, Timing::lasting(1_000_000), |member| body(member.number)).0).unwrap()
-}
-
-fn now() -> u64 {
-    Sim::now(Clock::Monotonic)
-}
-
-/// Waits until so many ns of virtual time have passed since the beginning.
-fn at(time: u64) {
-    Sim::keep_busy(time - now());
+    one_socket(&[&costs, changes].concat())
 }
 
 #[test]
 fn to_settle_takes_longer_the_more_cpus_run_threads_and_keeps_those_from_their_work() {
-    let machine = machine(&[]);
+    let machine = settling_machine(&[]);
     for (threads, expected) in [(1, 100), (2, 800), (5, 890)] {
         let took = on_threads(&machine, threads, |number| {
             at(100_000);
@@ -54,7 +30,8 @@ fn to_settle_takes_longer_the_more_cpus_run_threads_and_keeps_those_from_their_w
                 Sim::compute(2_000);
             }
             now() - began
-        });
+        })
+        .unwrap();
         assert!((expected..expected + 5).contains(&took[0]), "{threads} threads: {took:?} ns");
         // 12,000 cycles of 0.435 ns.
         assert!(took[1..].iter().all(|took| (5_420..5_425).contains(took)), "{threads} threads: {took:?} ns");
@@ -63,7 +40,7 @@ fn to_settle_takes_longer_the_more_cpus_run_threads_and_keeps_those_from_their_w
 
 #[test]
 fn who_waits_for_a_cpu_is_not_interrupted() {
-    let machine = machine(&[("scheduler.slice", "2000"), ("scheduler.migrate", "false")]);
+    let machine = settling_machine(&[("scheduler.slice", "2000"), ("scheduler.migrate", "false")]);
     // The second thread of each CPU waits or sleeps.
     let took = on_threads(&machine, 73, |number| {
         at(200_000);
@@ -75,7 +52,8 @@ fn who_waits_for_a_cpu_is_not_interrupted() {
         let began = now();
         assert!(Sim::settle());
         now() - began
-    });
+    })
+    .unwrap();
     assert!((100..105).contains(&took[1]), "{} ns", took[1]);
 }
 
@@ -83,7 +61,7 @@ fn who_waits_for_a_cpu_is_not_interrupted() {
 /// who sleeps, and whether the second has found the lock held.
 fn release_and_sleep(machine: &Machine, apart: u64, settles: bool) -> (bool, bool) {
     const HELD: u8 = 1;
-    let (flag, word) = (Alone(<Sim as Platform>::U8::holding(0)), Alone(<Sim as Platform>::U8::holding(HELD)));
+    let (flag, word) = (Byte(<Sim as Platform>::U8::holding(0)), Byte(<Sim as Platform>::U8::holding(HELD)));
     let seen = on_threads(machine, 3, |number| match number {
         // Both lines are in the cache of a third core, so that looks and stores take their time.
         2 => {
@@ -106,13 +84,14 @@ fn release_and_sleep(machine: &Machine, apart: u64, settles: bool) -> (bool, boo
             }
             word.0.load(Relaxed) == HELD
         }
-    });
+    })
+    .unwrap();
     (seen[0], seen[1])
 }
 
 #[test]
 fn a_release_that_misses_the_flag_is_seen_once_it_has_been_settled() {
-    let machine = machine(&[]);
+    let machine = settling_machine(&[]);
     let outcomes = |settles| (0..1_500).map(move |apart| (apart, settles));
     let run = |(apart, settles)| release_and_sleep(&machine, apart, settles);
     let settled: Vec<_> = outcomes(true).map(run).collect();
@@ -124,9 +103,9 @@ fn a_release_that_misses_the_flag_is_seen_once_it_has_been_settled() {
 
 #[test]
 fn a_store_whose_look_was_interrupted_does_not_happen_although_the_flag_is_clear() {
-    let machine = machine(&[]);
+    let machine = settling_machine(&[]);
     let refused = (0..200).filter(|apart| {
-        let (flag, word) = (Alone(<Sim as Platform>::U8::holding(0)), Alone(<Sim as Platform>::U8::holding(1)));
+        let (flag, word) = (Byte(<Sim as Platform>::U8::holding(0)), Byte(<Sim as Platform>::U8::holding(1)));
         let stored = on_threads(&machine, 2, |number| {
             if number == 0 {
                 at(100_000);
@@ -136,7 +115,8 @@ fn a_store_whose_look_was_interrupted_does_not_happen_although_the_flag_is_clear
             }
             at(99_800 + apart);
             Sim::settle()
-        });
+        })
+        .unwrap();
         !stored[0]
     });
     let refused = refused.count();
