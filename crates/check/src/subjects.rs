@@ -130,22 +130,30 @@ fn routes() -> Vec<Subject> {
     subjects
 }
 
-/// `auto` with bounds of next to nothing: sleepers are called and the lock is claimed at once, and a single
-/// careful release ends being careful.
+/// `auto` with bounds of next to nothing: sleepers are called and the lock is claimed at once, and a single careful
+/// release ends being careful; and the same with batches, in which each candidate lets others go first for two looks
+/// at the clock.
 fn autos() -> Vec<Subject> {
     use lockswap_locks::auto::lock::{AutoLock, Bounds};
 
-    struct Small;
-    impl Bounds for Small {
+    struct Small<const BATCH: u64>;
+    impl<const BATCH: u64> Bounds for Small<BATCH> {
         const NEAR: u32 = 2;
         const TURN: u64 = 0;
         const GRACE: u64 = 0;
         const CALM: u8 = 1;
         const AGAIN: u32 = 1;
+        const BATCH: u64 = BATCH;
+        const TRIES: u64 = 1;
+        const TRIES_IF_BRISK: u64 = 1;
         const FREE: u32 = 0;
     }
-    type Auto<P> = AutoLock<P, Small>;
-    vec![mutex!("auto", "bounds of 0 and 1", Auto)]
+    type Auto<P> = AutoLock<P, Small<0>>;
+    type AutoInBatches<P> = AutoLock<P, Small<2>>;
+    let mut in_batches = mutex!("auto", "bounds of 0 and 1, in batches", AutoInBatches);
+    in_batches.explore.extend(small::to_wait::<Explore, AutoInBatches<Explore>, Virtual>());
+    in_batches.weak.extend(small::to_wait::<Weak, AutoInBatches<Weak>, Modelled>());
+    vec![mutex!("auto", "bounds of 0 and 1", Auto), in_batches]
 }
 
 /// u-SCL, which gives up its slices.

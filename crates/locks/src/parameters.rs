@@ -84,8 +84,7 @@ fn write_duration(f: &mut fmt::Formatter<'_>, ns: Ns) -> fmt::Result {
 }
 
 /// The place of a parameter's value among the [`Platform::setting`]s of a process, which has one lock for its mutexes,
-/// or several that agree,
-/// and one for its rwlocks. A parameter of the former shares its place with none of the latter.
+/// or several that agree, and one for its rwlocks. A parameter of the former shares its place with none of the latter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// `max-window`
@@ -122,6 +121,8 @@ pub enum Setting {
     Near,
     /// `again`
     Again,
+    /// `defer`
+    Defer,
     /// `ratio`
     Ratio,
     /// `base`

@@ -17,6 +17,10 @@
 //! circulate than before; one that has waited for `GRACE` pauses no more, and claims the lock as it goes to sleep:
 //! then no newcomer may take it.
 //!
+//! Where threads get the lock quickly after each other, a hand-over takes as long as several sections. So the
+//! candidate does not compete for up to `BATCH` while others go on like that, if candidates before it have found that
+//! they do, and if no thread waits for a condition, which the candidate might be about to bring about.
+//!
 //! Whoever has spun for as long as a round trip through a sleep takes would better have slept if another thread wants
 //! its CPU, the holder maybe, and would better go on if none does. So it gives way to others first; only if there was
 //! one, or after `AGAIN` rounds, it sleeps.
@@ -95,6 +99,12 @@ pub trait Bounds: Send + Sync + 'static {
     const CALM: u8;
     /// So often a waiter spins once more before it sleeps, if no other thread is ready to run on its CPU.
     const AGAIN: u32;
+    /// A candidate lets others have the lock for so long while they get it quickly after each other, ns.
+    const BATCH: Ns;
+    /// One of so many candidates tries whether that pays where it did not.
+    const TRIES: u64;
+    /// The same where threads get the lock quickly after each other.
+    const TRIES_IF_BRISK: u64;
     /// A waiter leaves the queue if it has seen the lock free so often while the candidate gave no sign.
     const FREE: u32;
 }
@@ -108,6 +118,9 @@ impl Bounds for Published {
     const GRACE: Ns = 200_000;
     const CALM: u8 = 32;
     const AGAIN: u32 = 32;
+    const BATCH: Ns = 10_000;
+    const TRIES: u64 = 1024;
+    const TRIES_IF_BRISK: u64 = 64;
     const FREE: u32 = 2;
 }
 
@@ -236,6 +249,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
             me.prefer_neighbour(near, since.saturating_sub(grace));
         }
         self.seat.sit_down();
+        self.let_others_go_first(since);
         let mut again = Setting::Again.number::<P>(B::AGAIN).div_ceil(LOOKS);
         while !self.watch(since.saturating_add(grace)) {
             if again > 0 && !P::gives_way() {
@@ -411,6 +425,14 @@ unsafe impl<P: Platform, B: Bounds> RawLock<P> for AutoLock<P, B> {
                 summary: "next waiters among which the candidate looks for one of its node; 0: it does not",
                 source: "sim regret, see docs/auto.md",
             },
+            Parameter {
+                key: "defer",
+                values: Values::Time(Setting::Defer),
+                default: Default::Time(Published::BATCH),
+                summary:
+                    "longest time for which the candidate lets others go first that get the lock one after the other",
+                source: "sim regret, see docs/auto.md",
+            },
         ],
         inside: &[],
     };
@@ -445,6 +467,13 @@ unsafe impl<P: Platform, B: Bounds> RawLock<P> for AutoLock<P, B> {
         if !P::store_unless(&self.alert, &self.held, FREE) {
             self.unlock_contended();
         }
+    }
+
+    #[inline]
+    unsafe fn unlock_to_wait(&self, (): &()) {
+        self.seat.note_wait();
+        // SAFETY: the caller's contract is that of `unlock`.
+        unsafe { self.unlock(&()) };
     }
 }
 

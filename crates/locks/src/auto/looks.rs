@@ -3,6 +3,7 @@
 
 use super::lock::{AutoLock, Bounds, HELD};
 use super::queue::{Node, Turn};
+use crate::asymmetric::stand_back::{Busy, StandBack};
 use crate::parameters::{spins, Setting};
 use crate::IsHeld;
 use lockswap_platform::{AtomicInt, Ns, Ordering, Platform};
@@ -15,10 +16,41 @@ pub(super) const LONGEST: u32 = 1024;
 const LONGEST_OF_ONE_NODE: u32 = 128;
 /// A waiter that asks whether the candidate looks at the lock looks at it so often itself meanwhile.
 const SIGHTS: u32 = 16;
+/// A candidate that lets others go first looks for the first time after this part of its batch.
+const FIRST_OF_BATCH: Ns = 12;
 /// A candidate looks for so many times as long at a time as a waiter in the queue.
 pub(super) const LOOKS: u32 = 4;
 
 impl<P: Platform, B: Bounds> AutoLock<P, B> {
+    /// Lets the others have the lock for up to a batch, as the candidate, while they get it quickly after each other:
+    /// a hand-over would take as long as several of their sections. It looks more and more seldom, since each look
+    /// takes the lock's cache line away from them.
+    ///
+    /// Whether that pays is learnt. It does if they go on to the batch's end; it does not if they stop, for each other
+    /// or for this thread, and the lock lies idle until the next look. Nor does it if they wait for other threads: this
+    /// one may be who they wait for.
+    pub(super) fn let_others_go_first(&self, since: Ns) {
+        let batch = Setting::Defer.time::<P>(B::BATCH);
+        let tries = if self.seat.is_brisk() { B::TRIES_IF_BRISK } else { B::TRIES };
+        // The last digits of the time are as good as chance.
+        let tries_now = || since.is_multiple_of(tries) && !self.seat.take_wait();
+        if batch == 0 || !self.seat.has_batches() && !tries_now() {
+            return;
+        }
+        // Relaxed: a hint, as in `turns_since`.
+        let mut seen = self.turns.load(Ordering::Relaxed);
+        let mut pause = batch / FIRST_OF_BATCH;
+        loop {
+            Busy::pause::<P>(pause);
+            self.seat.answer();
+            let goes_on = self.turns_since(&mut seen) > 0 && !self.seat.take_wait();
+            if !goes_on || P::instant() >= since.saturating_add(batch) {
+                return self.seat.note_batches(goes_on);
+            }
+            pause += pause / 2;
+        }
+    }
+
     /// Looks for a while whether the lock is free, and returns whether it has acquired it; from `insists` on without
     /// pauses.
     pub(super) fn watch(&self, insists: Ns) -> bool {

@@ -41,6 +41,12 @@ const PACE: Ns = 400;
 /// A bit of the word: threads get the lock so quickly after each other that nobody leaves the queue.
 const BRISK: u32 = 8;
 
+/// Another one: candidates let others go first, for a batch of acquisitions.
+const BATCHES: u32 = 16;
+
+/// Another one: a thread has released the lock in order to wait for others.
+const WAITS: u32 = 32;
+
 /// The place.
 #[repr(transparent)]
 pub struct Seat<P: Platform>(P::U32, PhantomData<P>);
@@ -171,12 +177,41 @@ impl<P: Platform> Seat<P> {
     pub fn note_brisk(&self, turns: u8, took: Ns) {
         let brisk = took < PACE * Ns::from(turns);
         let is_clear = turns >= 2 || took >= 4 * PACE;
-        if is_clear && self.is_brisk() != brisk {
+        if is_clear {
+            self.note(BRISK, brisk);
+        }
+    }
+
+    /// Whether candidates let others go first.
+    pub fn has_batches(&self) -> bool {
+        self.word() & BATCHES != 0
+    }
+
+    /// Notes, as the candidate, whether they are to.
+    pub fn note_batches(&self, has: bool) {
+        self.note(BATCHES, has);
+    }
+
+    /// Notes, as the holder, that it is about to wait for other threads.
+    pub fn note_wait(&self) {
+        self.note(WAITS, true);
+    }
+
+    /// Whether a holder has noted that since the candidate asked last.
+    pub fn take_wait(&self) -> bool {
+        let waits = self.word() & WAITS != 0;
+        self.note(WAITS, false);
+        waits
+    }
+
+    /// Sets or clears a hint. It may be lost: others store to the word, which they have read before.
+    fn note(&self, bit: u32, is_set: bool) {
+        if (self.word() & bit != 0) != is_set {
             // Relaxed: a hint.
-            if brisk {
-                self.0.fetch_or(BRISK, Ordering::Relaxed)
+            if is_set {
+                self.0.fetch_or(bit, Ordering::Relaxed)
             } else {
-                self.0.fetch_and(!BRISK, Ordering::Relaxed)
+                self.0.fetch_and(!bit, Ordering::Relaxed)
             };
         }
     }
@@ -238,5 +273,17 @@ mod tests {
         assert!(seat.is_brisk(), "after a short while without any");
         seat.note_brisk(0, 4 * PACE);
         assert!(!seat.is_brisk() && seat.is_unanswered());
+    }
+
+    #[test]
+    fn hints_leave_the_state_alone() {
+        let seat = seat();
+        seat.note_wait();
+        seat.note_batches(true);
+        assert!(seat.has_batches() && seat.ask() && seat.stop());
+        seat.go_on();
+        assert!(seat.is_left_alone() && seat.take_wait() && !seat.take_wait() && seat.has_batches());
+        seat.note_batches(false);
+        assert!(!seat.has_batches() && seat.is_left_alone());
     }
 }

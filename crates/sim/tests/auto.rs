@@ -1,0 +1,55 @@
+//! `auto` on a simulated machine: a candidate lets others go first while that pays.
+
+use lockswap_locks::auto::lock::Auto;
+use lockswap_locks::RawLock as _;
+use lockswap_platform::{Clock, Ns, Platform};
+use lockswap_sim::{attempt, Machine, Sim, Simulated};
+use lockswap_workloads::crew::{gather, Timing};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+const MS: Ns = 1_000_000;
+
+/// How often in a row the same one of two threads on two sockets acquires the lock, on average, if each gives it back
+/// by `release` after `inside` steps and wants it again after `outside` steps.
+fn batches(release: unsafe fn(&Auto<Sim>, &()), inside: u64, outside: u64) -> f64 {
+    let set = [("topology.placement".to_owned(), "spread".to_owned())];
+    let machine = Machine::built_in("xeon-e5-2699v3", &set).expect("a machine");
+    let crew = Simulated::new(&machine, 1);
+    let found = attempt(|| {
+        let lock = Auto::<Sim>::new();
+        let last = AtomicUsize::new(0);
+        let (counts, _) = gather(&crew, 2, Timing { warm_up: 0, duration: 100 * MS }, |member| {
+            let (mut acquired, mut changes) = (0, 0);
+            while Sim::now(Clock::Monotonic) < 4 * MS {
+                // SAFETY: released below.
+                unsafe { lock.lock(&()) };
+                acquired += 1;
+                changes += u32::from(last.swap(member.number, Relaxed) != member.number);
+                Sim::compute(inside);
+                // SAFETY: acquired above.
+                unsafe { release(&lock, &()) };
+                Sim::compute(outside);
+            }
+            (acquired, changes)
+        });
+        let sum = |what: fn(&(u32, u32)) -> u32| counts.iter().map(what).sum::<u32>();
+        f64::from(sum(|counts| counts.0)) / f64::from(sum(|counts| counts.1))
+    });
+    found.expect("both threads end")
+}
+
+#[test]
+fn others_go_first_while_they_get_the_lock_quickly_after_each_other() {
+    let short = batches(Auto::unlock, 10, 50);
+    assert!(short >= 10.0, "{short}");
+    // Not where the lock would lie idle.
+    let long = batches(Auto::unlock, 1000, 1000);
+    assert!(long < 3.0, "{long}");
+}
+
+/// Who waits for a condition may wait for the very thread that would let it go first.
+#[test]
+fn nobody_goes_first_where_threads_wait_for_each_other() {
+    let waiting = batches(Auto::unlock_to_wait, 10, 50);
+    assert!(waiting < 4.0, "{waiting}");
+}
