@@ -278,6 +278,7 @@ fn fabric(found: &Found) -> Lines {
 fn scheduler(shape: &Shape, found: &Found) -> Lines {
     let costs = &found.system;
     let several = shape.cpus().len() > 1;
+    let granularity = 1e6 * f64::from(1 + shape.cpus().len().clamp(1, 8).ilog2());
     let (park, unpark) = (costs.park.typical(), costs.unpark.typical());
     // What is left of a change of threads without its two calls, each about as long as one that has nothing to do: the
     // one that wakes may be interrupted by the woken thread at once, so that it tells nothing by itself.
@@ -287,7 +288,7 @@ fn scheduler(shape: &Shape, found: &Found) -> Lines {
     let unpark = typical(&costs.unpark).or_else(|| Some(assumed(park?, "as park: no other CPU is idle")));
     lines([
         ("slice", typical(&costs.slice).unwrap_or_else(|| assumed(3e6, ""))),
-        ("wakeup_granularity", assumed(1e6, "")),
+        ("wakeup_granularity", assumed(granularity, "1 ms, times 1 + log2 of the CPUs, at most 4 (Linux until 6.5)")),
         (
             "switch",
             computed(switch, 100.0, "from thread to thread on one CPU by futex, less twice park")
