@@ -144,8 +144,9 @@ fn autos() -> Vec<Subject> {
         const CALM: u8 = 1;
         const AGAIN: u32 = 1;
         const BATCH: u64 = BATCH;
+        const ALWAYS: bool = true;
         const TRIES: u64 = 1;
-        const TRIES_IF_BRISK: u64 = 1;
+        const IDLE: u64 = 1;
         const FREE: u32 = 0;
     }
     type Auto<P> = AutoLock<P, Small<0>>;

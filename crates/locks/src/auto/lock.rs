@@ -17,9 +17,10 @@
 //! circulate than before; one that has waited for `GRACE` pauses no more, and claims the lock as it goes to sleep:
 //! then no newcomer may take it.
 //!
-//! Where threads get the lock quickly after each other, a hand-over takes as long as several sections. So the
-//! candidate does not compete for up to `BATCH` while others go on like that, if candidates before it have found that
-//! they do, and if no thread waits for a condition, which the candidate might be about to bring about.
+//! Where threads get the lock quickly after each other, a hand-over may take as long as several sections. So the
+//! candidate does not compete for up to `BATCH` while others go on like that, if that has been found to bring more
+//! acquisitions ([`Seat::note_parts`]), and if no thread waits for a condition, which the candidate might be about to
+//! bring about. Where it does not, a newcomer looks at the lock a few times before it queues, if nobody does.
 //!
 //! Whoever has spun for as long as a round trip through a sleep takes would better have slept if another thread wants
 //! its CPU, the holder maybe, and would better go on if none does. So it gives way to others first; only if there was
@@ -101,10 +102,12 @@ pub trait Bounds: Send + Sync + 'static {
     const AGAIN: u32;
     /// A candidate lets others have the lock for so long while they get it quickly after each other, ns.
     const BATCH: Ns;
-    /// One of so many candidates tries whether that pays where it did not.
+    /// Whether it does so from the beginning, and for ever; else where that has been found to pay.
+    const ALWAYS: bool;
+    /// After one of so many windows the other way is tried.
     const TRIES: u64;
-    /// The same where threads get the lock quickly after each other.
-    const TRIES_IF_BRISK: u64;
+    /// One of so many candidates that find the lock idle ends batches at once.
+    const IDLE: u64;
     /// A waiter leaves the queue if it has seen the lock free so often while the candidate gave no sign.
     const FREE: u32;
 }
@@ -119,8 +122,9 @@ impl Bounds for Published {
     const CALM: u8 = 32;
     const AGAIN: u32 = 32;
     const BATCH: Ns = 10_000;
-    const TRIES: u64 = 1024;
-    const TRIES_IF_BRISK: u64 = 64;
+    const ALWAYS: bool = false;
+    const TRIES: u64 = 8;
+    const IDLE: u64 = 4;
     const FREE: u32 = 2;
 }
 
@@ -177,6 +181,9 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
     #[inline(never)]
     fn lock_contended(&self) {
         if self.lets_big_cores_pass() && self.acquire_free() {
+            return;
+        }
+        if self.acquire_soon() {
             return;
         }
         let since = P::instant();
@@ -258,6 +265,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
             }
             self.sleep(P::instant().saturating_sub(since) >= grace);
         }
+        self.note_pace();
         self.seat.stand_up();
         self.calm_down();
         self.leave_seat(me, sleepers);

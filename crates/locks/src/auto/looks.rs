@@ -6,7 +6,7 @@ use super::queue::{Node, Turn};
 use crate::asymmetric::stand_back::{Busy, StandBack};
 use crate::parameters::{spins, Setting};
 use crate::IsHeld;
-use lockswap_platform::{AtomicInt, Ns, Ordering, Platform};
+use lockswap_platform::{AtomicInt, AtomicPtrCell, Ns, Ordering, Platform};
 
 /// The first pause of a candidate. Each is half as long again as the one before.
 pub(super) const SHORTEST: u32 = 8;
@@ -16,38 +16,74 @@ pub(super) const LONGEST: u32 = 1024;
 const LONGEST_OF_ONE_NODE: u32 = 128;
 /// A waiter that asks whether the candidate looks at the lock looks at it so often itself meanwhile.
 const SIGHTS: u32 = 16;
-/// A candidate that lets others go first looks for the first time after this part of its batch.
-const FIRST_OF_BATCH: Ns = 12;
+/// A candidate that lets others go first looks so often meanwhile whether they do.
+const LOOKS_IN_BATCH: Ns = 12;
+/// A newcomer looks at the lock so often before it queues, if nobody does.
+const SOON: u32 = 16;
 /// A candidate looks for so many times as long at a time as a waiter in the queue.
 pub(super) const LOOKS: u32 = 4;
 
 impl<P: Platform, B: Bounds> AutoLock<P, B> {
-    /// Lets the others have the lock for up to a batch, as the candidate, while they get it quickly after each other:
-    /// a hand-over would take as long as several of their sections. It looks more and more seldom, since each look
-    /// takes the lock's cache line away from them.
+    /// Looks for a moment whether the lock becomes free, if nobody queues. Not where a hand-over costs more than it.
+    pub(super) fn acquire_soon(&self) -> bool {
+        if self.has_batches() {
+            return false;
+        }
+        let outcome = P::spin_map_bounded(SOON, || {
+            // Relaxed: a hint.
+            if !self.queue.load(Ordering::Relaxed).is_null() {
+                return Some(false);
+            }
+            self.acquire_free().then_some(true)
+        });
+        let acquired = outcome == Some(true);
+        if acquired {
+            self.note_pace();
+        }
+        acquired
+    }
+
+    /// Notes how quickly acquisitions follow each other, as a thread that has found the lock held.
+    pub(super) fn note_pace(&self) {
+        // Relaxed: a hint, as in `turns_since`.
+        let turns = self.turns.load(Ordering::Relaxed);
+        if self.seat.new_parts(turns) > 0 {
+            let now = P::instant();
+            // The last digits of the time are as good as chance.
+            self.seat.note_parts(turns, now, now.is_multiple_of(B::TRIES));
+        }
+    }
+
+    /// Whether candidates let others go first at present.
+    fn has_batches(&self) -> bool {
+        (B::ALWAYS || self.seat.has_batches()) && Setting::Defer.time::<P>(B::BATCH) > 0
+    }
+
+    /// Lets the others have the lock for up to a batch, as the candidate, while they get it quickly after each other,
+    /// if that has made acquisitions more frequent: a hand-over may take as long as several sections. It looks seldom,
+    /// since each look takes the lock's cache line away from them, but before the count of acquisitions begins anew.
     ///
-    /// Whether that pays is learnt. It does if they go on to the batch's end; it does not if they stop, for each other
-    /// or for this thread, and the lock lies idle until the next look. Nor does it if they wait for other threads: this
-    /// one may be who they wait for.
+    /// It ends batches if the others stop, for each other or for this thread, and the lock lies idle; or if they wait
+    /// for other threads: this one may be who they wait for.
     pub(super) fn let_others_go_first(&self, since: Ns) {
-        let batch = Setting::Defer.time::<P>(B::BATCH);
-        let tries = if self.seat.is_brisk() { B::TRIES_IF_BRISK } else { B::TRIES };
-        // The last digits of the time are as good as chance.
-        let tries_now = || since.is_multiple_of(tries) && !self.seat.take_wait();
-        if batch == 0 || !self.seat.has_batches() && !tries_now() {
+        if !self.has_batches() {
             return;
         }
+        let batch = Setting::Defer.time::<P>(B::BATCH);
         // Relaxed: a hint, as in `turns_since`.
         let mut seen = self.turns.load(Ordering::Relaxed);
-        let mut pause = batch / FIRST_OF_BATCH;
         loop {
-            Busy::pause::<P>(pause);
+            Busy::pause::<P>(batch / LOOKS_IN_BATCH);
             self.seat.answer();
-            let goes_on = self.turns_since(&mut seen) > 0 && !self.seat.take_wait();
-            if !goes_on || P::instant() >= since.saturating_add(batch) {
-                return self.seat.note_batches(goes_on);
+            self.note_pace();
+            let now = P::instant();
+            let is_idle = self.turns_since(&mut seen) == 0;
+            if self.seat.has_waits() || is_idle && now.is_multiple_of(B::IDLE) {
+                return self.seat.end_batches();
             }
-            pause += pause / 2;
+            if is_idle || now >= since.saturating_add(batch) || !self.has_batches() {
+                return;
+            }
         }
     }
 
