@@ -97,7 +97,8 @@ pub unsafe trait RawLock<P: Platform>: Send + Sync + Sized + 'static {
 
     /// Releases the lock for a thread that is going to wait for others, who may have to acquire the lock before they
     /// can wake it: a wait on a condition variable. A lock that keeps something in reserve for the thread that has
-    /// released it gives that up here. The provided method is [`RawLock::unlock`].
+    /// released it gives that up here, and one that lets some waiters go first may note that they wait for others. The
+    /// provided method is [`RawLock::unlock`].
     ///
     /// # Safety
     /// As for [`RawLock::unlock`].

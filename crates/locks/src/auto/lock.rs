@@ -19,7 +19,7 @@
 //!
 //! Where threads get the lock quickly after each other, a hand-over may take as long as several sections. So the
 //! candidate does not compete for up to `BATCH` while others go on like that, if that has been found to bring more
-//! acquisitions ([`Seat::note_parts`]), and if no thread waits for a condition, which the candidate might be about to
+//! acquisitions (`batches.rs`), and if no thread waits for a condition, which the candidate might be about to
 //! bring about. Where it does not, a newcomer looks at the lock a few times before it queues, if nobody does.
 //!
 //! Whoever has spun for as long as a round trip through a sleep takes would better have slept if another thread wants

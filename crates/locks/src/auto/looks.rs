@@ -47,7 +47,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
     pub(super) fn note_pace(&self) {
         // Relaxed: a hint, as in `turns_since`.
         let turns = self.turns.load(Ordering::Relaxed);
-        if self.seat.new_parts(turns) > 0 {
+        if self.seat.has_new_parts(turns) {
             let now = P::instant();
             // The last digits of the time are as good as chance.
             self.seat.note_parts(turns, now, now.is_multiple_of(B::TRIES));

@@ -1,6 +1,8 @@
-//! `auto`, the default for mutexes, and its parts: `looks`, how waiters look at the lock, `queue`, who comes next,
-//! `seat`, whether the one that competes has a CPU, and `sleepers`, who has been set aside.
+//! `auto`, the default for mutexes, and its parts: `looks`, how waiters look at the lock, `batches`, whether they let
+//! others go first, `queue`, who comes next, `seat`, whether the one that competes has a CPU, and `sleepers`, who has
+//! been set aside.
 
+mod batches;
 pub mod lock;
 mod looks;
 mod queue;

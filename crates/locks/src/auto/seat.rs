@@ -16,6 +16,7 @@
 //! change the queue, until the one that has stopped it, which waits at most for a newcomer to link itself, has done
 //! so.
 
+use super::batches::{self, BATCHES, TRIAL, WAITS};
 use core::marker::PhantomData;
 use lockswap_platform::{AtomicInt, Ns, Ordering, Platform};
 
@@ -40,44 +41,6 @@ const PACE: Ns = 400;
 
 /// A bit of the word: threads get the lock so quickly after each other that nobody leaves the queue.
 const BRISK: u32 = 8;
-
-/// Another one: candidates let others go first, for a batch of acquisitions.
-const BATCHES: u32 = 16;
-
-/// Another one: that, or the opposite, is being tried.
-const TRIAL: u32 = 32;
-
-/// Another one: a thread has released the lock in order to wait for others.
-const WAITS: u32 = 64;
-
-/// Where the word has how long an acquisition took in the last window before a trial ([`eight_bits`]), how many parts
-/// of the present window have been noted, the last two digits of how many of all windows, and when it began, in ticks.
-const PACE_BEFORE: u32 = 7;
-const PARTS: u32 = 15;
-const MOST_PARTS: u32 = 63;
-const ALL_PARTS: u32 = 21;
-const BEGAN: u32 = 24;
-
-/// So many acquisitions are a part of a window. The count of acquisitions, which begins anew after 256, must be looked
-/// at before it has gone through four parts.
-const PART: u8 = 64;
-
-/// A tick of the clock of windows, ns. After 256 of them, 131 us, it begins anew: where acquisitions follow each other
-/// so slowly batches make little difference.
-const TICK: Ns = 512;
-
-/// How long a window lasts at least, in ticks: for several batches.
-const WINDOW: u32 = 64;
-
-/// A trial ends early if an acquisition takes 1.4 to 1.5 times as long as before, by [`eight_bits`].
-const WORSE: u32 = 8;
-
-/// A number in eight bits, greater for a greater one: an exponent, and the four bits behind the first.
-fn eight_bits(number: u32) -> u32 {
-    let number = number.clamp(16, 0xf_ffff);
-    let exponent = number.ilog2() - 4;
-    exponent << 4 | number >> exponent & 15
-}
 
 /// The place.
 #[repr(transparent)]
@@ -221,42 +184,19 @@ impl<P: Platform> Seat<P> {
 
     /// Ends that, as the candidate, before it is known whether it pays.
     pub fn end_batches(&self) {
-        self.note(BATCHES, false);
-        self.note(TRIAL, false);
+        self.note(BATCHES | TRIAL, false);
     }
 
-    /// How many parts of a window are over that have not been noted, by the count of acquisitions.
-    pub fn new_parts(&self, turns: u8) -> u32 {
-        u32::from(turns / PART).wrapping_sub(self.word() >> ALL_PARTS) & 3
+    /// Whether parts of a window are over that have not been noted, by the count of acquisitions.
+    pub fn has_new_parts(&self, turns: u8) -> bool {
+        batches::new_parts(self.word(), turns) > 0
     }
 
-    /// Notes them. If the window is over and was a trial, what is tried goes on as the rule if acquisitions followed
-    /// each other more quickly than in the window before it; else a trial may begin. There are neither batches nor
-    /// trials where threads wait for each other.
+    /// Notes them; another trial of batches may begin.
     pub fn note_parts(&self, turns: u8, now: Ns, may_try: bool) {
-        let (word, new) = (self.word(), self.new_parts(turns));
-        let now = (now / TICK) as u32 & 0xff;
-        let took = now.wrapping_sub(word >> BEGAN) & 0xff;
-        let parts = (word >> PARTS & MOST_PARTS) + new;
-        let (pace, before) = (eight_bits(took * 256 / parts.max(1)), word >> PACE_BEFORE & 0xff);
-        let fails_early = word & TRIAL != 0 && took >= WINDOW / 8 && pace > before + WORSE;
-        let mut next = word & !(3 << ALL_PARTS) | u32::from(turns / PART) << ALL_PARTS;
-        if took < WINDOW && parts + 3 < MOST_PARTS && !fails_early {
-            next += new << PARTS;
-        } else {
-            next = next & !(MOST_PARTS << PARTS | 0xff << BEGAN | WAITS) | now << BEGAN;
-            if word & TRIAL != 0 {
-                next ^= if pace < before { TRIAL } else { BATCHES | TRIAL };
-            } else {
-                next = next & !(0xff << PACE_BEFORE) | pace << PACE_BEFORE;
-                next ^= if may_try { BATCHES | TRIAL } else { 0 };
-            }
-        }
-        if word & WAITS != 0 {
-            next &= !(BATCHES | TRIAL);
-        }
+        let word = self.word();
         // Relaxed: a hint, which is lost if the word changes meanwhile.
-        let _ = self.0.compare_exchange(word, next, Ordering::Relaxed);
+        let _ = self.0.compare_exchange(word, batches::after_parts(word, turns, now, may_try), Ordering::Relaxed);
     }
 
     /// Notes, as the holder, that it is about to wait for other threads.
@@ -269,14 +209,14 @@ impl<P: Platform> Seat<P> {
         self.word() & WAITS != 0
     }
 
-    /// Sets or clears a hint. It may be lost: others store to the word, which they have read before.
-    fn note(&self, bit: u32, is_set: bool) {
-        if (self.word() & bit != 0) != is_set {
+    /// Sets or clears hints. They may be lost: others store to the word, which they have read before.
+    fn note(&self, bits: u32, is_set: bool) {
+        if (self.word() & bits != 0) != is_set {
             // Relaxed: a hint.
             if is_set {
-                self.0.fetch_or(bit, Ordering::Relaxed)
+                self.0.fetch_or(bits, Ordering::Relaxed)
             } else {
-                self.0.fetch_and(!bit, Ordering::Relaxed)
+                self.0.fetch_and(!bits, Ordering::Relaxed)
             };
         }
     }
@@ -340,77 +280,15 @@ mod tests {
         assert!(!seat.is_brisk() && seat.is_unanswered());
     }
 
-    /// Time goes by, and parts of windows.
-    struct Course {
-        seat: Seat<Native>,
-        now: Ns,
-        parts: u8,
-    }
-
-    impl Course {
-        fn new() -> Self {
-            Course { seat: seat(), now: 0, parts: 0 }
-        }
-
-        /// Lets a window of so many parts end after so many ns; whether there are batches then.
-        fn window(&mut self, parts: u8, took: Ns, may_try: bool) -> bool {
-            for part in 1..=parts {
-                self.parts = self.parts.wrapping_add(1);
-                let turns = self.parts.wrapping_mul(PART);
-                assert_eq!(self.seat.new_parts(turns), 1);
-                let (now, may_try) = if part == parts { (self.now + took, may_try) } else { (self.now, true) };
-                self.seat.note_parts(turns, now, may_try);
-            }
-            self.now += took;
-            self.seat.has_batches()
-        }
-    }
-
     #[test]
     fn hints_leave_the_state_alone() {
-        let mut course = Course::new();
-        assert!(course.window(1, 50_000, true));
-        let Course { seat, .. } = course;
-        assert!(seat.ask() && seat.stop());
+        let seat = seat();
+        seat.note_parts(64, 50_000, true);
+        assert!(seat.has_batches() && !seat.has_waits() && seat.ask() && seat.stop());
+        seat.note_wait();
         seat.go_on();
-        assert!(seat.is_left_alone() && seat.has_batches());
+        assert!(seat.is_left_alone() && seat.has_batches() && seat.has_waits());
         seat.end_batches();
         assert!(!seat.has_batches() && seat.is_left_alone());
-    }
-
-    #[test]
-    fn what_brings_more_acquisitions_stays() {
-        let mut course = Course::new();
-        assert!(!course.window(8, 40_000, false) && course.window(8, 40_000, true));
-        assert!(!course.window(8, 40_000, false), "batches that make no difference");
-        assert!(course.window(8, 40_000, true) && course.window(12, 40_000, false));
-        assert!(course.window(12, 40_000, false), "no more of them");
-        assert!(!course.window(12, 40_000, true) && course.window(8, 40_000, false), "what was tried in vain");
-        assert!(!course.window(12, 60_000, true) && !course.window(16, 40_000, false));
-    }
-
-    #[test]
-    fn a_trial_that_is_much_worse_ends_early() {
-        let mut course = Course::new();
-        assert!(course.window(32, 40_000, true) && course.window(1, 1_500, false));
-        assert!(!course.window(1, 4_500, false));
-    }
-
-    #[test]
-    fn nobody_goes_first_in_a_window_with_waits() {
-        let mut course = Course::new();
-        assert!(course.window(1, 50_000, true));
-        course.seat.note_wait();
-        assert!(course.seat.has_batches() && course.seat.has_waits());
-        assert!(!course.window(1, 50_000, true) && !course.seat.has_waits());
-        assert!(course.window(1, 50_000, true));
-    }
-
-    #[test]
-    fn greater_numbers_are_greater_in_eight_bits() {
-        for number in 0..0x1f_ffff {
-            assert!(eight_bits(number) <= eight_bits(number + 1), "{number}");
-        }
-        assert!(eight_bits(16) < eight_bits(17) && eight_bits(100) < eight_bits(107) && eight_bits(u32::MAX) < 256);
     }
 }
