@@ -1,9 +1,9 @@
 //! How long to spin before sleeping, learnt from how long it took when it was worth it.
 //!
-//! The experience of a lock or a thread is one number. A success raises it at once to the rounds that were needed, and
-//! lowers it slowly; a failure lowers it slowly, so that where waits are long nobody spins soon. A spin lasts twice
-//! the experience. Now and then one lasts as long as allowed, to find out whether that has changed: where both sides
-//! of a hand-off sleep, the wake-up of the other makes every shorter spin fail.
+//! The experience of a lock is one number. A success raises it at once to the rounds that were needed, and lowers it
+//! slowly; a failure lowers it slowly, so that where waits are long nobody spins soon. A spin lasts twice the
+//! experience. Now and then one lasts as long as allowed, to find out whether that has changed: where both sides of a
+//! hand-off sleep, the wake-up of the other makes every shorter spin fail.
 
 use lockswap_platform::Platform;
 

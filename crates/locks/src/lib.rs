@@ -7,6 +7,7 @@
 pub mod adaptive;
 pub mod asymmetric;
 pub mod auto;
+pub mod conditions;
 pub mod flat;
 pub mod info;
 pub mod line;

@@ -8,6 +8,7 @@ use crate::trace;
 use core::arch::{asm, global_asm};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
+use lockswap_locks::conditions::Experience;
 
 /// One thread's words; all zero at its start.
 #[repr(C)]
@@ -16,8 +17,6 @@ pub struct Thread {
     pub epochs: Cell<*mut Epochs>,
     /// The identity of this thread, see [`identity`].
     identity: Cell<u64>,
-    /// How long it has paid off to spin for a condition (see [`lockswap_locks::adaptive`]).
-    pub condition_spins: Cell<u32>,
     /// What this thread is inside, a bit each: see [`inside`].
     pub inside: Cell<u16>,
     /// Whether this thread keeps free queue nodes, see [`crate::pool`].
@@ -26,6 +25,8 @@ pub struct Thread {
     pub recent: Cell<u8>,
     /// The queue nodes that this thread keeps for each lock of the process.
     pub own: [Own; LOCKS],
+    /// How long it has paid off to spin for a condition.
+    pub conditions: Experience,
     /// What this thread notes while the program is traced.
     pub trace: trace::Thread,
     /// What it needs for an experiment on the program.

@@ -6,6 +6,7 @@ use core::cell::Cell;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering;
 use lockswap_locks::RawLock;
+use lockswap_platform::{Native, Platform};
 
 impl Cond {
     pub fn with_list<R>(&self, f: impl FnOnce() -> R) -> R {
@@ -87,11 +88,12 @@ impl Cond {
             }
         });
         let mut sleeper = asleep.get();
+        let now = if sleeper.is_null() { 0 } else { Native::instant() };
         while !sleeper.is_null() {
             // SAFETY: as above. LAST: the sleeper may return after the post.
             unsafe {
                 let next = (*sleeper).next.get();
-                (*sleeper).post();
+                (*sleeper).post(now);
                 sleeper = next;
             }
         }

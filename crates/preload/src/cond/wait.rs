@@ -56,6 +56,7 @@ unsafe extern "C-unwind" fn wait_until(cond: *mut pthread_cond_t, mutex: *mut pt
             let posted = waiter.sleep(until);
             cancel::pop(&mut cleanup);
             slept = true;
+            waiter.learn_from_sleep(posted);
             if !posted && ours.leave(&waiter, ASLEEP).is_none() {
                 result = libc::ETIMEDOUT;
             }

@@ -18,18 +18,14 @@ use core::cell::{Cell, UnsafeCell};
 use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicU32, Ordering};
 use libc::{clockid_t, sem_t, timespec};
-use lockswap_locks::adaptive;
-use lockswap_platform::{Native, Platform};
+use lockswap_locks::conditions::UNASKED;
+use lockswap_platform::{Native, Ns, Platform};
 
 pub const SPINNING: u32 = 0;
 pub const ASLEEP: u32 = 1;
 pub const LEAVING: u32 = 2;
 pub const SIGNALLED: u32 = 3;
 pub const BROADCAST: u32 = 4;
-
-/// Most rounds that a waiter spins: about 50 us on the machines this was tuned on, what a wake-up through the kernel
-/// takes on a virtual machine whose other CPU is idle.
-const MOST_SPINS: u32 = 3_000;
 
 /// One waiter.
 pub struct Waiter {
@@ -38,6 +34,10 @@ pub struct Waiter {
     /// Its real-time priority; 0 if it has none.
     pub priority: u32,
     state: AtomicU32,
+    /// When the wait began.
+    began: Ns,
+    /// When somebody woke the waiter, which was asleep.
+    woken: Cell<Ns>,
     semaphore: UnsafeCell<sem_t>,
 }
 
@@ -58,6 +58,8 @@ impl Waiter {
             previous: Cell::new(null_mut()),
             priority: realtime::priority(),
             state: AtomicU32::new(SPINNING),
+            began: Native::instant(),
+            woken: Cell::new(0),
             // SAFETY: a semaphore is plain data, initialised below.
             semaphore: unsafe { core::mem::zeroed() },
         };
@@ -66,17 +68,41 @@ impl Waiter {
         waiter
     }
 
-    /// Spins for a time that has paid off before. Returns whether the waiter was woken.
+    /// Spins for a time that has paid off before ([`lockswap_locks::conditions`]). Returns whether the waiter was woken.
     pub fn spin(&self) -> bool {
-        let experience = &tls::thread().condition_spins;
-        let mut rounds = 0;
-        let outcome = Native::spin_map_bounded(adaptive::budget::<Native>(experience.get(), MOST_SPINS), || {
-            rounds += 1;
+        let experience = &tls::thread().conditions;
+        let end = self.began.saturating_add(experience.budget());
+        let mut ask = self.began.saturating_add(UNASKED);
+        let woken = Native::spin_map_bounded(u32::MAX, || {
             // ORDER(wake): Acquire pairs with the Release in `try_wake`: the waker looks at this waiter no more.
-            (self.state.load(Ordering::Acquire) != SPINNING).then_some(rounds)
+            if self.state.load(Ordering::Acquire) != SPINNING {
+                return Some(true);
+            }
+            let mut now = Native::instant();
+            if now >= ask && now < end {
+                if Native::gives_way() {
+                    experience.was_in_the_way();
+                    return Some(false);
+                }
+                now = Native::instant();
+                ask = now.saturating_add(UNASKED);
+            }
+            (now >= end).then_some(false)
         });
-        experience.set(adaptive::learn(experience.get(), outcome));
-        outcome.is_some()
+        let is_woken = woken == Some(true);
+        if is_woken {
+            experience.was_woken(Native::instant().saturating_sub(self.began));
+        }
+        is_woken
+    }
+
+    /// Learns from a sleep, which somebody has ended or not.
+    pub fn learn_from_sleep(&self, posted: bool) {
+        let times = posted.then(|| {
+            let woken = self.woken.get();
+            (woken.saturating_sub(self.began), Native::instant().saturating_sub(woken))
+        });
+        tls::thread().conditions.has_slept(times);
     }
 
     /// Changes the state from `from` to `to`, unless the waiter has been woken, which it returns.
@@ -116,8 +142,9 @@ impl Waiter {
         }
     }
 
-    /// Lets the waiter, which is ASLEEP, go on. LAST: it may return after the post.
-    pub fn post(&self) {
+    /// Lets the waiter, which is ASLEEP and was woken at `now`, go on. LAST: it may return after the post.
+    pub fn post(&self, now: Ns) {
+        self.woken.set(now);
         // SAFETY: the semaphore is initialised.
         unsafe { libc::sem_post(self.semaphore.get()) };
     }
