@@ -18,9 +18,8 @@ const TRIPS: u32 = 4;
 /// Samples at least, where the machine is busy, and at most: some hundred round trips suffice.
 const LEAST_SAMPLES: usize = 3;
 const MOST_SAMPLES: usize = 100;
-/// A round trip of more looks, some 100 us, was disturbed: where all CPUs are busy it takes milliseconds, for which
-/// nobody should spin.
-const MOST_LOOKS: u32 = 4_000;
+/// A longer round trip was disturbed: where all CPUs are busy it takes milliseconds, for which nobody should spin. ns.
+const LONGEST: f64 = 100_000.0;
 /// Looks in a sample, and samples of looks.
 const LOOKS: u32 = 2_000;
 const SAMPLES: u32 = 7;
@@ -71,15 +70,16 @@ impl Sleep {
         let (hops, ()) = on_both((first, trips), (second, |turn: &_| games.hop_back(turn)))?;
         let silent = || ProbeError::Silent(first, second);
         Ok(Self {
-            // The least: other programs only ever make a round trip longer.
-            round_trip: 2.0 * hops.quantile(0.0).ok_or_else(silent)?,
+            // Other programs only ever make a round trip longer.
+            round_trip: 2.0 * hops.quantile(0.25).ok_or_else(silent)?,
             look: looks.median().filter(|look| *look > 0.0).ok_or_else(silent)?,
         })
     }
 
-    /// So many looks take as long as a round trip through a sleep: at least one, and at most [`MOST_LOOKS`].
+    /// So many looks take as long as a round trip through a sleep: at least one, and at most as many as fit into
+    /// [`LONGEST`].
     pub fn looks(&self) -> u32 {
-        (self.round_trip / self.look).round().clamp(1.0, f64::from(MOST_LOOKS)) as u32
+        (self.round_trip.min(LONGEST) / self.look).round().max(1.0) as u32
     }
 }
 
@@ -92,9 +92,11 @@ mod tests {
         let sleep = Sleep::here().unwrap();
         assert_eq!(sleep.is_some(), CpuSet::of_this_thread().len() > 1);
         let Some(sleep) = sleep else { return };
-        assert!(sleep.round_trip > sleep.look && sleep.look > 0.0, "{sleep:?}");
+        // Each way is a system call, and a switch to another thread.
+        assert!(sleep.round_trip > 400.0 && sleep.look > 0.0, "{sleep:?}");
         assert!((2..1_000_000).contains(&sleep.looks()), "{sleep:?}");
         assert_eq!(Sleep { round_trip: 10_000.0, look: 20.0 }.looks(), 500);
         assert_eq!(Sleep { round_trip: 1.0, look: 20.0 }.looks(), 1);
+        assert_eq!(Sleep { round_trip: 3_000_000.0, look: 20.0 }.looks(), 5_000);
     }
 }

@@ -101,6 +101,8 @@ pub fn measure_wake(first: usize, second: usize, costs: &mut Costs) -> Result<()
 pub(super) struct Games {
     word: AtomicU32,
     over: AtomicBool,
+    /// How often nobody slept who was to be woken.
+    awake: AtomicU32,
 }
 
 impl Games {
@@ -117,25 +119,37 @@ impl Games {
 
     fn set_and_wake(&self, value: u32) {
         self.word.store(value, Ordering::Release);
-        Native::unpark(&self.word, 1);
+        if Native::unpark(&self.word, 1) == 0 {
+            // Relaxed: a count.
+            self.awake.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// The thread that times both ways, in samples of so many round trips, while there is to be one more sample than
-    /// so many; the word is odd while it is the other one's turn.
+    /// so many; the word is odd while it is the other one's turn. A sample counts only if whoever was woken slept: on
+    /// two CPUs each thread may find the other one still awake, trip after trip, and the kernel does nothing then.
     pub(super) fn hop(&self, turn: &Turn, trips: u32, goes_on: impl Fn(usize) -> bool) -> Samples {
         let mut found = Samples::default();
         if !turn.wait(1) {
             return found;
         }
+        let end = Instant::now() + super::PATIENCE;
         let mut number = 0;
-        while goes_on(found.len()) {
+        spin(ASLEEP);
+        while goes_on(found.len()) && Instant::now() < end {
+            // Relaxed, here and below: a count, to which nothing is added while the other thread sleeps.
+            let awake = self.awake.load(Ordering::Relaxed);
             let start = Instant::now();
             for _ in 0..trips {
                 self.set_and_wake(number + 1);
                 number += 2;
                 self.sleep_until(number);
             }
-            found.push(each(start, 2 * trips));
+            let took = each(start, 2 * trips);
+            spin(ASLEEP);
+            if self.awake.load(Ordering::Relaxed) == awake {
+                found.push(took);
+            }
         }
         self.over.store(true, Ordering::Release);
         self.set_and_wake(number + 1);
@@ -160,9 +174,7 @@ impl Games {
         let mut found = Vec::new();
         for number in 1..=ROUNDS {
             let begin = Instant::now();
-            while begin.elapsed() < ASLEEP {
-                std::hint::spin_loop();
-            }
+            spin(ASLEEP);
             // It sleeps a little later now and then; it is waited for.
             let start = loop {
                 let start = Instant::now();
@@ -191,6 +203,14 @@ impl Games {
             found.push(Instant::now());
         }
         found
+    }
+}
+
+/// Keeps the CPU for so long.
+fn spin(time: Duration) {
+    let begin = Instant::now();
+    while begin.elapsed() < time {
+        std::hint::spin_loop();
     }
 }
 
