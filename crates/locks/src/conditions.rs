@@ -28,8 +28,8 @@ const DOUBTS: u32 = 64;
 
 /// What a thread knows; all zero at its start.
 pub struct Experience {
-    /// How long waits take, ns, where those that are too long for spinning count as nothing: the less, the more of them
-    /// there are. As exclusive-or with [`INITIAL`].
+    /// How long waits take, ns, where those that are too long for spinning count as nothing: the less, the more of
+    /// them there are. As exclusive-or with [`INITIAL`].
     usual: Cell<u32>,
     /// How long it has taken lately from the wake-up of this thread until it ran, ns; 0: not known.
     wake_up: Cell<u32>,

@@ -28,8 +28,8 @@ const HUNG_FACTOR: u32 = 10;
 /// No run is ended before.
 const LEAST_LIMIT: Duration = Duration::from_secs(5);
 
-/// How far apart the samples of a thread are, ns: nearer than those of `lockswap trace`, so that the sums of a run of a
-/// second are some percent off, and not 15.
+/// How far apart the samples of a thread are, ns: nearer than those of `lockswap trace`, so that the sums of a run
+/// of a second are some percent off, and not 15.
 const SPACING_NS: u64 = 1_000_000;
 
 /// What the traced run is called where it fails.
