@@ -133,7 +133,7 @@ impl Games {
         if !turn.wait(1) {
             return found;
         }
-        let end = Instant::now() + super::PATIENCE;
+        let end = Instant::now() + HOPPING;
         let mut number = 0;
         spin(ASLEEP);
         while goes_on(found.len()) && Instant::now() < end {
@@ -205,6 +205,9 @@ impl Games {
         found
     }
 }
+
+/// Samples are taken for no longer than this, even if none counts: `lockswap run` waits for them at its start.
+const HOPPING: Duration = Duration::from_secs(1);
 
 /// Keeps the CPU for so long.
 fn spin(time: Duration) {
