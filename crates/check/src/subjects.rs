@@ -142,6 +142,7 @@ fn autos() -> Vec<Subject> {
         const TURN: u64 = 0;
         const GRACE: u64 = 0;
         const CALM: u8 = 1;
+        const SPIN: u64 = 0;
         const AGAIN: u32 = 1;
         const BATCH: u64 = BATCH;
         const ALWAYS: bool = true;

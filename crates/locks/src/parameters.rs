@@ -153,6 +153,8 @@ pub enum Setting {
     Insist,
     /// `spin`, of an rwlock
     RwSpin,
+    /// `spin`, as a time
+    SpinTime,
 }
 
 impl Setting {

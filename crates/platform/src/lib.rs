@@ -264,6 +264,11 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn spins_before_park() -> u32 {
         500
     }
+    /// Rounds of [`Platform::spin_map_bounded`] that last `ns` ns, at least one. A pause takes 8 to 43 ns, from one
+    /// processor to another.
+    fn rounds(ns: Ns) -> u32 {
+        (ns / 20).clamp(1, u32::MAX.into()) as u32
+    }
     /// The value that the user has chosen for the parameter of locks with this number, less than [`SETTINGS`]; nothing
     /// if none was. Constant once threads use locks.
     fn setting(number: usize) -> Option<u64> {

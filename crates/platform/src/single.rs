@@ -193,6 +193,9 @@ impl Platform for Single {
     fn spins_before_park() -> u32 {
         Native::spins_before_park()
     }
+    fn rounds(ns: Ns) -> u32 {
+        Native::rounds(ns)
+    }
     fn setting(number: usize) -> Option<u64> {
         Native::setting(number)
     }

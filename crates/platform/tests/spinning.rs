@@ -14,3 +14,12 @@ fn a_bounded_wait_looks_once_at_least() {
     });
     assert_eq!((none, looks.get()), (None, 1));
 }
+
+/// A pause takes 1 ns to 1 us on every processor.
+#[test]
+fn rounds_follow_the_time_that_they_are_to_last() {
+    assert_eq!(Native::rounds(0), 1);
+    let rounds = Native::rounds(1_000_000);
+    assert!((1_000..=1_000_000).contains(&rounds), "{rounds}");
+    assert_eq!(Native::rounds(10_000_000) / rounds, 10);
+}

@@ -317,6 +317,11 @@ impl Platform for Sim {
         u32::try_from(round_trip / costs.pause.max(1)).unwrap_or(u32::MAX)
     }
 
+    fn rounds(ns: Ns) -> u32 {
+        let rounds = 1000 * ns / engine::machine().costs.pause.max(1);
+        rounds.clamp(1, u32::MAX.into()) as u32
+    }
+
     fn setting(number: usize) -> Option<u64> {
         CHOSEN.get()[number]
     }

@@ -13,8 +13,8 @@
 //! candidate and gets the sleepers, and only if nobody does, the holder wakes one as it releases. The one that wakes
 //! queues again. So few threads circulate when there are more than the lock, or the CPUs, can serve (Dice: EuroSys
 //! 2017), nobody waits for a thread to wake up, and a wake-up takes no time of a critical section. For fairness a new
-//! candidate changes places with the first sleeper every `TURN` or more seldom ([`Sleepers`]), so that no more threads
-//! circulate than before; one that has waited for `GRACE` pauses no more, and claims the lock as it goes to sleep:
+//! candidate changes places with a sleeper every `TURN` or more seldom ([`Sleepers`] says with which), so that no more
+//! threads circulate; one that has waited for `GRACE` pauses no more, and claims the lock as it goes to sleep:
 //! then no newcomer may take it.
 //!
 //! Where threads get the lock quickly after each other, a hand-over may take as long as several sections. So the
@@ -22,9 +22,9 @@
 //! acquisitions (`batches.rs`), and if no thread waits for a condition, which the candidate might be about to
 //! bring about. Where it does not, a newcomer looks at the lock a few times before it queues, if nobody does.
 //!
-//! Whoever has spun for as long as a round trip through a sleep takes would better have slept if another thread wants
-//! its CPU, the holder maybe, and would better go on if none does. So it gives way to others first; only if there was
-//! one, or after `AGAIN` rounds, it sleeps.
+//! Whoever has spun for a while, `SPIN`, would better have slept if another thread wants its CPU, the holder maybe, and
+//! would better go on if none does. So it gives way to others first; only if there was one, or after `AGAIN` rounds, it
+//! sleeps.
 //!
 //! A candidate may lose its CPU for milliseconds, and those behind it with it. So a waiter asks it for a sign before
 //! it goes to sleep ([`Seat`]). If there is none, though the lock is free at times, the waiter leaves the queue, and
@@ -57,13 +57,13 @@
 //! aside (Malthusian locks, Dice: EuroSys 2017), asymmetric fences (Linux' membarrier and restartable sequences), and
 //! little cores that stand back (LibASL, Liu et al.: PPoPP 2022).
 
-use super::looks::{LONGEST, LOOKS, SHORTEST};
+use super::looks::{AGAIN_OF_QUEUE, LONGEST, SHORTEST};
 use super::queue::{Node, Turn};
-use super::seat::Seat;
+use super::seat::{Hints, Seat};
 use super::sleepers::{Sleepers, Wake};
 use crate::asymmetric::stand_back::{stand_back, BusyThenAsleep};
 use crate::info::{Asks, ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};
-use crate::parameters::{spins, Default, Parameter, Parameters, Setting, Values, SPIN};
+use crate::parameters::{Default, Parameter, Parameters, Setting, Values};
 use crate::{IsHeld, RawLock, TimedLock, TryLock};
 use core::marker::PhantomData;
 use core::ptr::null_mut;
@@ -90,7 +90,8 @@ const LEFT: usize = 1;
 
 /// What limits the lock's ideas.
 pub trait Bounds: Send + Sync + 'static {
-    /// A candidate brings a waiter of its own node forward if it is among so many next ones.
+    /// A candidate brings a waiter of its own node forward if it is among so many next ones, and calls a sleeper of the
+    /// node that the lock has been at, if it is among so many first ones.
     const NEAR: u32;
     /// Least time between two sleepers that are called for fairness, ns.
     const TURN: Ns;
@@ -98,6 +99,8 @@ pub trait Bounds: Send + Sync + 'static {
     const GRACE: Ns;
     /// After so many careful releases in a row that found nobody asleep the next ones are plain stores.
     const CALM: u8;
+    /// A waiter spins for so long before it asks whether another thread wants its CPU, ns.
+    const SPIN: Ns;
     /// So often a waiter spins once more before it sleeps, if no other thread is ready to run on its CPU.
     const AGAIN: u32;
     /// A candidate lets others have the lock for so long while they get it quickly after each other, ns.
@@ -116,10 +119,11 @@ pub trait Bounds: Send + Sync + 'static {
 pub struct Published;
 
 impl Bounds for Published {
-    const NEAR: u32 = 16;
-    const TURN: Ns = 50_000;
+    const NEAR: u32 = 32;
+    const TURN: Ns = 30_000;
     const GRACE: Ns = 200_000;
     const CALM: u8 = 32;
+    const SPIN: Ns = 4_000;
     const AGAIN: u32 = 32;
     const BATCH: Ns = 10_000;
     const ALWAYS: bool = false;
@@ -208,10 +212,19 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
             } else if !before.is_null() {
                 // Who has brought sleepers along passes them on, and must become the candidate for that.
                 let may_leave = !has_barged && sleepers.are_none();
-                let unanswered = || if may_leave { self.leave_queue(&node) } else { None };
+                // To ask takes the lock's line away from those who need it, and so becomes rare.
+                let mut rounds = 0_u32;
+                let unanswered = || {
+                    rounds += 1;
+                    if may_leave && rounds.is_power_of_two() {
+                        self.leave_queue(&node)
+                    } else {
+                        None
+                    }
+                };
                 let again = Setting::Again.number::<P>(B::AGAIN);
                 // SAFETY: it waits for its `next` before it leaves the queue.
-                let (end, given) = unsafe { node.wait_behind(before, spins::<P>(), again, unanswered) };
+                let (end, given) = unsafe { node.wait_behind(before, Self::spins(), again, unanswered) };
                 sleepers.append(given);
                 turn = end;
             }
@@ -243,21 +256,21 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
     /// whose turn it is, and returns what has become of that.
     fn compete(&self, me: &Node<P>, mut sleepers: Sleepers<P>) -> Option<(Turn, Sleepers<P>)> {
         let since = P::instant();
-        self.seat.stand_up();
-        if !me.stays() {
-            if let Some(heir) = sleepers.in_turn(since, Setting::Promote.time::<P>(B::TURN)) {
-                me.change_places(heir, sleepers, &self.queue, &self.seat).wake();
+        let near = if P::has_one_node() { 0 } else { Setting::Near.number::<P>(B::NEAR) };
+        let grace = Setting::Grace.time::<P>(B::GRACE);
+        let least = Setting::Promote.time::<P>(B::TURN);
+        let heir = if me.stays() { None } else { sleepers.in_turn(since, least, near) };
+        if heir.is_some() || near > 0 {
+            let hints = self.seat.stand_up();
+            if let Some(heir) = heir {
+                me.change_places(heir, sleepers, &self.queue, &self.seat, hints).wake();
                 return Some(me.wait_aside());
             }
-        }
-        let grace = Setting::Grace.time::<P>(B::GRACE);
-        let near = Setting::Near.number::<P>(B::NEAR);
-        if near > 0 && !P::has_one_node() {
             me.prefer_neighbour(near, since.saturating_sub(grace));
+            self.seat.sit_down(hints);
         }
-        self.seat.sit_down();
         self.let_others_go_first(since);
-        let mut again = Setting::Again.number::<P>(B::AGAIN).div_ceil(LOOKS);
+        let mut again = Setting::Again.number::<P>(B::AGAIN).div_ceil(AGAIN_OF_QUEUE);
         while !self.watch(since.saturating_add(grace)) {
             if again > 0 && !P::gives_way() {
                 again -= 1;
@@ -266,14 +279,14 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
             self.sleep(P::instant().saturating_sub(since) >= grace);
         }
         self.note_pace();
-        self.seat.stand_up();
+        let hints = self.seat.stand_up();
         self.calm_down();
-        self.leave_seat(me, sleepers);
+        self.leave_seat(me, sleepers, hints);
         None
     }
 
     /// Makes another waiter the candidate, or leaves the queue empty. The caller holds the lock.
-    fn leave_seat(&self, me: &Node<P>, sleepers: Sleepers<P>) {
+    fn leave_seat(&self, me: &Node<P>, sleepers: Sleepers<P>, hints: Hints) {
         let heir = me.pass_on(&self.queue, sleepers, |first| {
             if !first.is_null() {
                 // Relaxed, like the looks of the holder at its own bit.
@@ -281,7 +294,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
             }
             left(first)
         });
-        self.seat.leave(!heir.is_somebody());
+        self.seat.leave(hints, !heir.is_somebody());
         heir.wake();
     }
 
@@ -367,9 +380,9 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         let me = Node::<P>::new(0, false);
         // ORDER(enqueue), ORDER(seat): as in `lock_contended`.
         if self.queue.try_change(null_mut(), me.address(), Ordering::AcqRel) {
-            self.seat.stand_up();
+            let hints = self.seat.stand_up();
             self.calm_down();
-            self.leave_seat(&me, Sleepers::NONE);
+            self.leave_seat(&me, Sleepers::NONE, hints);
         }
     }
 }
@@ -390,7 +403,13 @@ unsafe impl<P: Platform, B: Bounds> RawLock<P> for AutoLock<P, B> {
     };
     const PARAMETERS: Parameters = Parameters {
         own: &[
-            SPIN,
+            Parameter {
+                key: "spin",
+                values: Values::Time(Setting::SpinTime),
+                default: Default::Time(Published::SPIN),
+                summary: "how long a waiter in the queue spins before it gives way; a candidate ten times as long",
+                source: "sim regret and bench regret, see docs/auto.md",
+            },
             Parameter {
                 key: "shortest",
                 values: Values::Number(Setting::Shortest, 1, 1_000_000, "pauses"),
@@ -430,7 +449,7 @@ unsafe impl<P: Platform, B: Bounds> RawLock<P> for AutoLock<P, B> {
                 key: "near",
                 values: Values::Number(Setting::Near, 0, 1_000_000, "waiters"),
                 default: Default::Number(Published::NEAR),
-                summary: "next waiters among which the candidate looks for one of its node; 0: it does not",
+                summary: "waiters, and sleepers, among which one of the same node comes first; 0: all in order",
                 source: "sim regret, see docs/auto.md",
             },
             Parameter {

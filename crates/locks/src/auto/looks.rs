@@ -4,7 +4,7 @@
 use super::lock::{AutoLock, Bounds, HELD};
 use super::queue::{Node, Turn};
 use crate::asymmetric::stand_back::{Busy, StandBack};
-use crate::parameters::{spins, Setting};
+use crate::parameters::Setting;
 use crate::IsHeld;
 use lockswap_platform::{AtomicInt, AtomicPtrCell, Ns, Ordering, Platform};
 
@@ -21,9 +21,16 @@ const LOOKS_IN_BATCH: Ns = 12;
 /// A newcomer looks at the lock so often before it queues, if nobody does.
 const SOON: u32 = 16;
 /// A candidate looks for so many times as long at a time as a waiter in the queue.
-pub(super) const LOOKS: u32 = 4;
+const LOOKS: u32 = 10;
+/// Of the times that a waiter in the queue may spin once more, a candidate has one of so many.
+pub(super) const AGAIN_OF_QUEUE: u32 = 4;
 
 impl<P: Platform, B: Bounds> AutoLock<P, B> {
+    /// So many looks of a waiter take as long as it spins at a time.
+    pub(super) fn spins() -> u32 {
+        P::rounds(Setting::SpinTime.time::<P>(B::SPIN))
+    }
+
     /// Looks for a moment whether the lock becomes free, if nobody queues. Not where a hand-over costs more than it.
     pub(super) fn acquire_soon(&self) -> bool {
         if self.has_batches() {
@@ -92,7 +99,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
     pub(super) fn watch(&self, insists: Ns) -> bool {
         let longest = Setting::Longest.number::<P>(LONGEST);
         let longest = if P::has_one_node() { longest.min(LONGEST_OF_ONE_NODE) } else { longest };
-        let most = LOOKS.saturating_mul(spins::<P>());
+        let most = LOOKS.saturating_mul(Self::spins());
         let mut pause = Setting::Shortest.number::<P>(SHORTEST).min(longest);
         let mut spent = 0_u32;
         // Relaxed: a hint, as in `turns_since`.
@@ -143,7 +150,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         if self.seat.is_brisk() || !self.seat.ask() {
             return None;
         }
-        let pause = spins::<P>().div_ceil(SIGHTS);
+        let pause = Self::spins().div_ceil(SIGHTS);
         let mut free = 0;
         let heard = P::spin_map_bounded(SIGHTS, || {
             if let Some(turn) = me.answered() {
@@ -165,7 +172,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
 
     /// Looks for a while whether the lock is free, while the candidate does not.
     pub(super) fn barge(&self) -> bool {
-        let mut left = LOOKS.saturating_mul(spins::<P>()).div_ceil(SHORTEST);
+        let mut left = LOOKS.saturating_mul(Self::spins()).div_ceil(SHORTEST);
         let outcome = P::spin_map_bounded(left, || {
             if self.acquire_free() {
                 return Some(true);

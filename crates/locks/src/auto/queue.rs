@@ -2,8 +2,8 @@
 //! the candidate's, which acquires what the candidate before it wrote, with the seat, or those of a waiter that has
 //! stopped the candidate.
 
-use super::seat::Seat;
-use super::sleepers::{Carried, Sleepers, Wake};
+use super::seat::{Hints, Seat};
+use super::sleepers::{Given, Sleepers, Wake};
 use crate::waiting::{GRANTED, PARKED, WAITING};
 use core::ptr::null_mut;
 use lockswap_platform::{AtomicInt, AtomicPtrCell, Ns, Ordering, Platform};
@@ -25,38 +25,37 @@ pub enum Turn {
     Left,
 }
 
-/// A waiter, on its own stack.
+/// A waiter, on its own stack. What a candidate reads and writes of the next ones is in one line of 64 bytes.
+#[repr(C, align(64))]
 pub struct Node<P: Platform> {
     /// In the queue: the next waiter. Among the sleepers: the next sleeper.
     pub next: P::Ptr<Node<P>>,
-    /// In the queue: the waiter before.
-    before: P::Ptr<Node<P>>,
     pub status: P::U32,
     /// The locality group of its CPU.
-    place: P::U32,
+    pub place: P::U32,
+    /// The sleepers that come with the answer to this waiter, or whose first it is.
+    pub given: Given<P>,
     /// When it began to wait, ns.
     since: P::Usize,
-    /// 1: it has been called, and is not set aside again.
-    stays: P::U32,
     /// When it was called, ns.
     pub called: P::Usize,
-    /// The first of the sleepers that come with the answer to this waiter.
-    given: P::Ptr<Node<P>>,
-    pub carried: Carried<P>,
+    /// In the queue: the waiter before.
+    before: P::Ptr<Node<P>>,
+    /// 1: it has been called, and is not set aside again.
+    stays: P::U32,
 }
 
 impl<P: Platform> Node<P> {
     pub fn new(since: Ns, stays: bool) -> Self {
         Node {
             next: P::Ptr::new(null_mut()),
-            before: P::Ptr::new(null_mut()),
             status: P::U32::new(WAITING),
             place: P::U32::new(P::node()),
+            given: Given::new(),
             since: P::Usize::new(since as usize),
-            stays: P::U32::new(stays.into()),
             called: P::Usize::new(0),
-            given: P::Ptr::new(null_mut()),
-            carried: Carried::new(),
+            before: P::Ptr::new(null_mut()),
+            stays: P::U32::new(stays.into()),
         }
     }
 
@@ -125,7 +124,7 @@ impl<P: Platform> Node<P> {
             return (turn, Sleepers::NONE);
         }
         // SAFETY: given with the answer.
-        let mut sleepers = unsafe { Sleepers::beginning_with(self.given()) };
+        let mut sleepers = unsafe { self.given.sleepers() };
         let called = self.called.load(Ordering::Relaxed) as Ns;
         if called != 0 {
             sleepers.learn(P::instant().saturating_sub(called));
@@ -157,6 +156,7 @@ impl<P: Platform> Node<P> {
         mut sleepers: Sleepers<P>,
         queue: &P::Ptr<Node<P>>,
         seat: &Seat<P>,
+        hints: Hints,
     ) -> Wake<P> {
         // SAFETY: waits until it is answered.
         let node = unsafe { &*heir };
@@ -170,12 +170,13 @@ impl<P: Platform> Node<P> {
             node.link(after);
         }
         self.status.store(ASIDE, Ordering::Relaxed);
+        sleepers.home = self.place.load(Ordering::Relaxed);
         sleepers.push(self.address());
         node.stays.store(1, Ordering::Relaxed);
         node.called.store(P::instant() as usize, Ordering::Relaxed);
         let status = &raw const node.status;
-        node.answer(GRANTED, sleepers.pass());
-        seat.leave(false);
+        node.answer(GRANTED, &sleepers);
+        seat.leave(hints, false);
         Wake::at(status)
     }
 
@@ -211,22 +212,17 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// The first of the sleepers that came with the answer.
-    pub fn given(&self) -> *mut Node<P> {
-        self.given.load(Ordering::Relaxed)
-    }
-
     /// Ends the wait of a waiter that is in no list any more. LAST: it may return and reuse its memory after this.
-    pub fn answer(&self, status: u32, sleepers: *mut Node<P>) {
-        self.given.store(sleepers, Ordering::Relaxed);
+    pub fn answer(&self, status: u32, sleepers: &Sleepers<P>) {
+        self.given.set(sleepers);
         // ORDER(seat): Release pairs with the Acquire in `wait_behind`.
         self.status.store(status, Ordering::Release);
     }
 
     /// Makes this waiter the candidate, unless it sleeps, or is about to; whether it did. LAST: if so, it may return
     /// and reuse its memory.
-    fn seat(&self, sleepers: *mut Node<P>) -> bool {
-        self.given.store(sleepers, Ordering::Relaxed);
+    fn seat(&self, sleepers: &Sleepers<P>) -> bool {
+        self.given.set(sleepers);
         // ORDER(seat): as in `answer`.
         self.status.compare_exchange(WAITING, GRANTED, Ordering::Release).is_ok()
     }
@@ -240,23 +236,24 @@ impl<P: Platform> Node<P> {
         mut sleepers: Sleepers<P>,
         empty: impl Fn(*mut Node<P>) -> *mut Node<P>,
     ) -> Wake<P> {
+        sleepers.home = self.place.load(Ordering::Relaxed);
         loop {
             let mut next = self.next();
             if next.is_null() {
                 // ORDER(seat): Release pairs with the Acquire of who takes the empty queue.
-                if queue.try_change(self.address(), empty(sleepers.pass()), Ordering::Release) {
+                if queue.try_change(self.address(), empty(sleepers.leave()), Ordering::Release) {
                     return Wake::NOBODY;
                 }
                 next = self.linked();
             }
             // SAFETY: waits until it is answered.
             let node = unsafe { &*next };
-            let (status, stays) = (&raw const node.status, node.stays());
-            if node.seat(sleepers.pass()) {
+            if node.seat(&sleepers) {
                 return Wake::NOBODY;
             }
-            if stays {
-                node.answer(GRANTED, sleepers.pass());
+            if node.stays() {
+                let status = &raw const node.status;
+                node.answer(GRANTED, &sleepers);
                 return Wake::at(status);
             }
             // Relaxed: it is answered with the order that it needs. It fails if the waiter spins again.
@@ -360,7 +357,7 @@ mod tests {
         let word = link(&nodes);
         assert!(!pass_on(&nodes[0], &word).0);
         assert_eq!(nodes.each_ref().map(status), [WAITING, ASIDE, ASIDE, GRANTED]);
-        assert_eq!(nodes[3].given(), nodes[1].address());
+        assert_eq!(nodes[3].given.first(), nodes[1].address());
         assert_eq!(word.load(Ordering::Relaxed), nodes[3].address());
     }
 
@@ -392,7 +389,7 @@ mod tests {
         nodes[1].status.store(PARKED, Ordering::Relaxed);
         pass_on(&nodes[0], &word);
         assert!(!nodes[1].stay_awake());
-        assert_eq!((status(&nodes[1]), nodes[2].given()), (ASIDE, nodes[1].address()));
+        assert_eq!((status(&nodes[1]), nodes[2].given.first()), (ASIDE, nodes[1].address()));
     }
 
     /// A waiter may leave from the middle of the queue, and from its end.
@@ -429,11 +426,11 @@ mod tests {
             let nodes = queue([GRANTED, WAITING]);
             let word = if behind { link(&nodes) } else { AtomicPtr::new(nodes[0].address()) };
             let seat = Seat::new();
-            seat.stand_up();
-            let wake = nodes[0].change_places(sleeper.address(), Sleepers::NONE, &word, &seat);
+            let hints = seat.stand_up();
+            let wake = nodes[0].change_places(sleeper.address(), Sleepers::NONE, &word, &seat, hints);
             assert!(wake.is_somebody() && seat.is_left_alone());
             assert_eq!((status(&sleeper), status(&nodes[0])), (GRANTED, ASIDE));
-            assert_eq!(sleeper.given(), nodes[0].address());
+            assert_eq!(sleeper.given.first(), nodes[0].address());
             assert_eq!(sleeper.next(), if behind { nodes[1].address() } else { null_mut() });
             assert_eq!(word.load(Ordering::Relaxed), if behind { nodes[1].address() } else { sleeper.address() });
         }

@@ -2,12 +2,11 @@
 //!
 //! | state   | the candidate                             | becomes                                                |
 //! |---------|-------------------------------------------|--------------------------------------------------------|
-//! | EMPTY   | there is none, or it does not know it yet | ASKED by a waiter; BUSY by the candidate               |
-//! | THERE   | looks at the lock                         | ASKED by a waiter; BUSY, ASLEEP                        |
+//! | THERE   | looks at the lock, or there is none       | ASKED by a waiter; BUSY, ASLEEP by the candidate       |
 //! | ASKED   | has been asked whether it does            | THERE as its answer; STOPPED by a waiter; BUSY, ASLEEP |
 //! | AWAY    | has not answered, or is being woken       | as ASKED                                               |
 //! | STOPPED | waits while a waiter changes the queue    | AWAY by that waiter                                    |
-//! | BUSY    | changes the queue, or leaves its place    | THERE; EMPTY or AWAY for the next candidate            |
+//! | BUSY    | changes the queue, or leaves its place    | THERE; AWAY for a candidate that is woken              |
 //! | ASLEEP  | sleeps, or is about to                    | AWAY by a release; THERE if it does not sleep after all|
 //!
 //! Nobody can see from outside whether a thread runs. But the candidate looks at the lock again and again; if it is
@@ -20,20 +19,18 @@ use super::batches::{self, BATCHES, TRIAL, WAITS};
 use core::marker::PhantomData;
 use lockswap_platform::{AtomicInt, Ns, Ordering, Platform};
 
-/// There is no candidate, or one that does not know it yet.
-const EMPTY: u32 = 0;
-/// It looks at the lock.
-const THERE: u32 = 1;
+/// The candidate looks at the lock, as far as is known, or there is none.
+const THERE: u32 = 0;
 /// It has been asked whether it does.
-const ASKED: u32 = 2;
+const ASKED: u32 = 1;
 /// It has not answered, or is being woken.
-const AWAY: u32 = 3;
+const AWAY: u32 = 2;
 /// The queue is another waiter's to change.
-const STOPPED: u32 = 4;
+const STOPPED: u32 = 3;
 /// The queue is the candidate's to change.
-const BUSY: u32 = 5;
+const BUSY: u32 = 4;
 /// It sleeps, or is about to.
-const ASLEEP: u32 = 6;
+const ASLEEP: u32 = 5;
 const STATE: u32 = 7;
 
 /// The most that passes from one acquisition to the next where the lock is brisk, ns.
@@ -42,13 +39,18 @@ const PACE: Ns = 400;
 /// A bit of the word: threads get the lock so quickly after each other that nobody leaves the queue.
 const BRISK: u32 = 8;
 
+/// What the word said besides, as the candidate began to change the queue. It puts that back without another look:
+/// others have taken the line meanwhile, and to fetch it again would hold up the candidate, which has got the lock.
+#[must_use]
+pub struct Hints(u32);
+
 /// The place.
 #[repr(transparent)]
 pub struct Seat<P: Platform>(P::U32, PhantomData<P>);
 
 impl<P: Platform> Seat<P> {
     pub fn new() -> Self {
-        Seat(P::U32::new(EMPTY), PhantomData)
+        Seat(P::U32::new(THERE), PhantomData)
     }
 
     /// The word on which the candidate sleeps.
@@ -72,26 +74,31 @@ impl<P: Platform> Seat<P> {
     }
 
     /// As the candidate, whatever others have found meanwhile.
-    fn change_own(&self, to: u32, order: Ordering) {
-        P::spin_map(|| self.change(&[EMPTY, THERE, ASKED, AWAY], to, order).then_some(()));
+    fn change_own(&self, to: u32, order: Ordering) -> Hints {
+        P::spin_map(|| {
+            let word = self.word();
+            let changed = [THERE, ASKED, AWAY].contains(&(word & STATE))
+                && self.0.compare_exchange(word, word & !STATE | to, order).is_ok();
+            changed.then_some(Hints(word & !STATE))
+        })
     }
 
     /// The candidate, which is BUSY, looks at the lock from now on.
-    pub fn sit_down(&self) {
+    pub fn sit_down(&self, Hints(hints): Hints) {
         // ORDER(seat): Release pairs with the Acquire in `stop`: publishes what the candidate has done to the queue.
-        self.0.store(self.word() & !STATE | THERE, Ordering::Release);
+        self.0.store(hints | THERE, Ordering::Release);
     }
 
     /// The candidate changes the queue from now on, or leaves its place.
-    pub fn stand_up(&self) {
+    pub fn stand_up(&self) -> Hints {
         // ORDER(stop): Acquire pairs with the Release in `go_on` and `leave`.
-        self.change_own(BUSY, Ordering::Acquire);
+        self.change_own(BUSY, Ordering::Acquire)
     }
 
-    /// The candidate has made another waiter the candidate, which is `awake` or not, or has left the queue empty.
-    pub fn leave(&self, awake: bool) {
+    /// The candidate, which is BUSY, has made another waiter the candidate, which is `awake` or not, or has left the queue empty.
+    pub fn leave(&self, Hints(hints): Hints, awake: bool) {
         // ORDER(stop): Release pairs with the Acquire in `stand_up`; ORDER(seat): and with that in `stop`.
-        self.0.store(self.word() & !STATE | if awake { EMPTY } else { AWAY }, Ordering::Release);
+        self.0.store(hints | if awake { THERE } else { AWAY }, Ordering::Release);
     }
 
     /// The candidate looks at the lock.
@@ -103,7 +110,7 @@ impl<P: Platform> Seat<P> {
     /// The candidate is about to sleep.
     pub fn lie_down(&self) {
         // ORDER(stop): as in `stand_up`.
-        self.change_own(ASLEEP, Ordering::Acquire);
+        let _ = self.change_own(ASLEEP, Ordering::Acquire);
     }
 
     /// The candidate sleeps until it is called, or has lain down in vain.
@@ -141,7 +148,7 @@ impl<P: Platform> Seat<P> {
     pub fn ask(&self) -> bool {
         // ORDER(ask): Release pairs with the Acquire in `stop` and `stand_up`, whose threads store to the word
         // afterwards: so all stores to it are ordered, which loom asks for.
-        self.change(&[EMPTY, THERE], ASKED, Ordering::Release);
+        self.change(&[THERE], ASKED, Ordering::Release);
         self.is_unanswered()
     }
 
@@ -229,8 +236,8 @@ mod tests {
 
     fn seat() -> Seat<Native> {
         let seat = Seat::new();
-        seat.stand_up();
-        seat.sit_down();
+        let hints = seat.stand_up();
+        seat.sit_down(hints);
         seat
     }
 
@@ -257,9 +264,9 @@ mod tests {
     #[test]
     fn who_changes_the_queue_or_sleeps_is_not_asked() {
         let seat = seat();
-        seat.stand_up();
+        let hints = seat.stand_up();
         assert!(!seat.ask());
-        seat.leave(true);
+        seat.leave(hints, true);
         assert!(seat.ask(), "a candidate that does not know it yet");
         seat.lie_down();
         assert!(!seat.ask());
@@ -287,6 +294,10 @@ mod tests {
         assert!(seat.has_batches() && !seat.has_waits() && seat.ask() && seat.stop());
         seat.note_wait();
         seat.go_on();
+        assert!(seat.is_left_alone() && seat.has_batches() && seat.has_waits());
+        // And the candidate's state leaves the hints alone.
+        let hints = seat.stand_up();
+        seat.leave(hints, false);
         assert!(seat.is_left_alone() && seat.has_batches() && seat.has_waits());
         seat.end_batches();
         assert!(!seat.has_batches() && seat.is_left_alone());

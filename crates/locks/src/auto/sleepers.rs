@@ -1,10 +1,10 @@
 //! The waiters that have been set aside: a list that one thread has at a time, and that goes from candidate to
 //! candidate.
 //!
-//!   Sleepers { first: [S]->[T]->[U] :last, due, turn }
+//!   Sleepers { first: [S]->[T]->[U] :last, due, turn, passed, home }
 //!
-//! While the list is passed on, its first waiter carries what else belongs to it. All accesses to it are Relaxed: who
-//! gets the list has acquired what its predecessor wrote, with the seat.
+//! It is passed on in the node of the waiter that gets it, or, while the queue is empty, in that of its own first
+//! waiter. All accesses to it are Relaxed: who gets the list has acquired what its predecessor wrote, with the seat.
 
 use super::queue::{Node, CALLED};
 use core::ptr::null_mut;
@@ -35,20 +35,65 @@ impl<P: Platform> Wake<P> {
 /// See [`Sleepers`], ns.
 const LONGEST_TURN: Ns = 500_000;
 
-/// What the first sleeper carries for the list.
-pub struct Carried<P: Platform> {
+/// The list on its way, see [`Sleepers`].
+pub struct Given<P: Platform> {
+    first: P::Ptr<Node<P>>,
     last: P::Ptr<Node<P>>,
     due: P::Usize,
-    turn: P::Usize,
+    turn: P::U32,
+    passed: P::U32,
+    home: P::U32,
 }
 
-impl<P: Platform> Carried<P> {
+impl<P: Platform> Given<P> {
     pub fn new() -> Self {
-        Carried { last: P::Ptr::new(null_mut()), due: P::Usize::new(0), turn: P::Usize::new(0) }
+        Given {
+            first: P::Ptr::new(null_mut()),
+            last: P::Ptr::new(null_mut()),
+            due: P::Usize::new(0),
+            turn: P::U32::new(0),
+            passed: P::U32::new(0),
+            home: P::U32::new(0),
+        }
+    }
+
+    pub fn set(&self, sleepers: &Sleepers<P>) {
+        self.first.store(sleepers.first, Ordering::Relaxed);
+        self.last.store(sleepers.last, Ordering::Relaxed);
+        self.due.store(sleepers.due as usize, Ordering::Relaxed);
+        self.turn.store(sleepers.turn as u32, Ordering::Relaxed);
+        self.passed.store(sleepers.passed, Ordering::Relaxed);
+        self.home.store(sleepers.home, Ordering::Relaxed);
+    }
+
+    /// The list that has been set.
+    ///
+    /// # Safety
+    /// It has been set for the caller, and nobody else has the list.
+    pub unsafe fn sleepers(&self) -> Sleepers<P> {
+        let first = self.first.load(Ordering::Relaxed);
+        if first.is_null() {
+            return Sleepers::NONE;
+        }
+        Sleepers {
+            first,
+            last: self.last.load(Ordering::Relaxed),
+            due: self.due.load(Ordering::Relaxed) as Ns,
+            turn: self.turn.load(Ordering::Relaxed).into(),
+            passed: self.passed.load(Ordering::Relaxed),
+            home: self.home.load(Ordering::Relaxed),
+        }
+    }
+
+    #[cfg(test)]
+    pub fn first(&self) -> *mut Node<P> {
+        self.first.load(Ordering::Relaxed)
     }
 }
 
-/// The sleepers, longest first.
+/// The sleepers, longest first, and who of them has the next turn: one of the node that the lock is at, `home`, so that
+/// the threads that circulate are of one node after a while, instead of a sample of all; but after some of those the
+/// first one, whatever its node.
 pub struct Sleepers<P: Platform> {
     first: *mut Node<P>,
     last: *mut Node<P>,
@@ -58,33 +103,28 @@ pub struct Sleepers<P: Platform> {
     /// most a quarter of a CPU's time, but [`LONGEST_TURN`] at most: where threads wait long for a CPU, sleepers wait,
     /// too.
     turn: Ns,
+    /// So many have had a turn before the first one.
+    passed: u32,
+    /// The locality group of the candidate that has given the list.
+    pub home: u32,
 }
 
 impl<P: Platform> Sleepers<P> {
-    pub const NONE: Self = Sleepers { first: null_mut(), last: null_mut(), due: 0, turn: 0 };
+    pub const NONE: Self = Sleepers { first: null_mut(), last: null_mut(), due: 0, turn: 0, passed: 0, home: 0 };
 
-    /// The list that begins with this waiter, or none for null.
+    /// The list that begins with this waiter.
     ///
     /// # Safety
-    /// [`Sleepers::pass`] gave it, and nobody else has it.
+    /// [`Sleepers::leave`] gave it, and nobody else has it.
     pub unsafe fn beginning_with(first: *mut Node<P>) -> Self {
         // SAFETY: those in the list wait until they are answered.
-        let Some(node) = (unsafe { first.as_ref() }) else { return Self::NONE };
-        let Carried { last, due, turn } = &node.carried;
-        Sleepers {
-            first,
-            last: last.load(Ordering::Relaxed),
-            due: due.load(Ordering::Relaxed) as Ns,
-            turn: turn.load(Ordering::Relaxed) as Ns,
-        }
+        unsafe { (*first).given.sleepers() }
     }
 
-    /// The first, which now carries what [`Sleepers::beginning_with`] reads; null if there is none.
-    pub fn pass(&self) -> *mut Node<P> {
+    /// The first, which carries the list from now on; null if there is none.
+    pub fn leave(&self) -> *mut Node<P> {
         if let Some(first) = self.first() {
-            first.carried.last.store(self.last, Ordering::Relaxed);
-            first.carried.due.store(self.due as usize, Ordering::Relaxed);
-            first.carried.turn.store(self.turn as usize, Ordering::Relaxed);
+            first.given.set(self);
         }
         self.first
     }
@@ -100,7 +140,7 @@ impl<P: Platform> Sleepers<P> {
 
     /// Adds a waiter that sleeps, and is in no queue any more.
     pub fn push(&mut self, node: *mut Node<P>) {
-        self.append(Sleepers { first: node, last: node, ..Self::NONE });
+        self.append(Sleepers { first: node, last: node, home: self.home, ..Self::NONE });
     }
 
     /// Adds others behind the last one.
@@ -113,7 +153,7 @@ impl<P: Platform> Sleepers<P> {
         // SAFETY: those in the list wait.
         match unsafe { self.last.as_ref() }.filter(|_| !self.first.is_null()) {
             Some(last) => last.next.store(others.first, Ordering::Relaxed),
-            None => self.first = others.first,
+            None => (self.first, self.passed, self.home) = (others.first, others.passed, others.home),
         }
         self.last = others.last;
     }
@@ -129,19 +169,46 @@ impl<P: Platform> Sleepers<P> {
     /// Calls the first sleeper, which takes the others along: until it is awake, nobody else is woken.
     pub fn call_first(mut self, now: Ns) -> Wake<P> {
         let first = self.pop();
-        Self::call(first, self.pass(), now)
+        Self::call(first, &self, now)
     }
 
-    /// Takes the first sleeper out, if the last time was long enough ago: `least` ns, or a turn.
-    pub fn in_turn(&mut self, now: Ns, least: Ns) -> Option<*mut Node<P>> {
+    /// Takes a sleeper out, if the last time was long enough ago: `least` ns, or a turn. It is the first one, or, up to
+    /// `near` / 2 times, one from home among the first `near`.
+    pub fn in_turn(&mut self, now: Ns, least: Ns, near: u32) -> Option<*mut Node<P>> {
         if self.first.is_null() || now < self.due {
             return None;
         }
         self.due = now + self.turn.max(least);
-        Some(self.pop())
+        let from_home = if self.passed < near / 2 { self.take_from_home(near) } else { None };
+        self.passed = if from_home.is_some() { self.passed + 1 } else { 0 };
+        from_home.or_else(|| Some(self.pop()))
     }
 
-    fn call(waiter: *mut Node<P>, others: *mut Node<P>, now: Ns) -> Wake<P> {
+    /// Takes out one from home behind the first; nothing if the first one is from there, or nobody among so many.
+    fn take_from_home(&mut self, among: u32) -> Option<*mut Node<P>> {
+        let is_from_home = |node: &Node<P>| node.place.load(Ordering::Relaxed) == self.home;
+        let mut before = self.first().filter(|first| !is_from_home(first))?;
+        for _ in 1..among {
+            if before.address() == self.last {
+                return None;
+            }
+            let taken = before.next.load(Ordering::Relaxed);
+            // SAFETY: those in the list wait until they are answered.
+            let node = unsafe { &*taken };
+            if is_from_home(node) {
+                if taken == self.last {
+                    self.last = before.address();
+                } else {
+                    before.next.store(node.next.load(Ordering::Relaxed), Ordering::Relaxed);
+                }
+                return Some(taken);
+            }
+            before = node;
+        }
+        None
+    }
+
+    fn call(waiter: *mut Node<P>, others: &Self, now: Ns) -> Wake<P> {
         // SAFETY: waits until it is answered, and is not null: the list was not empty.
         let node = unsafe { &*waiter };
         node.called.store(now as usize, Ordering::Relaxed);
@@ -179,10 +246,10 @@ mod tests {
         node.status.load(Ordering::Relaxed) == CALLED
     }
 
-    /// Passes the list on, and takes all out of it.
+    /// Passes the list on, which is not empty, and takes all out of it.
     fn order(sleepers: &Sleepers<Native>) -> [*mut Sleeping; 4] {
         // SAFETY: passed on, and nobody else has it.
-        let mut passed = unsafe { Sleepers::beginning_with(sleepers.pass()) };
+        let mut passed = unsafe { Sleepers::beginning_with(sleepers.leave()) };
         core::array::from_fn(|_| passed.pop())
     }
 
@@ -195,7 +262,7 @@ mod tests {
         both.append(Sleepers::NONE);
         both.append(list(&nodes[1..]));
         assert_eq!(order(&both), [a, b, c, null_mut()]);
-        assert_eq!(order(&Sleepers::NONE), [null_mut(); 4]);
+        assert!(Sleepers::<Native>::NONE.leave().is_null());
     }
 
     #[test]
@@ -205,8 +272,29 @@ mod tests {
         assert_eq!(wake.0, &raw const nodes[0].status);
         assert!(is_called(&nodes[0]) && !is_called(&nodes[1]));
         // SAFETY: given with the answer.
-        let given = unsafe { Sleepers::beginning_with(nodes[0].given()) };
+        let given = unsafe { nodes[0].given.sleepers() };
         assert_eq!(order(&given)[..3], [nodes[1].address(), nodes[2].address(), null_mut()]);
+    }
+
+    #[test]
+    fn those_from_home_have_their_turns_first_for_a_while() {
+        let nodes: [Sleeping; 6] = core::array::from_fn(|number| Sleeping::new(number as Ns, false));
+        let taken = |places: [u32; 6], near| {
+            nodes.iter().zip(places).for_each(|(node, place)| node.place.store(place, Ordering::Relaxed));
+            let mut sleepers = list(&nodes);
+            sleepers.home = 7;
+            core::array::from_fn::<_, 6, _>(|turn| {
+                let taken = sleepers.in_turn(1_000 * turn as Ns, 0, near).unwrap();
+                nodes.iter().position(|node| node.address() == taken).unwrap()
+            })
+        };
+        assert_eq!(taken([1, 1, 7, 1, 7, 7], 6), [2, 4, 5, 0, 1, 3]);
+        // Two pass the first one, not three.
+        assert_eq!(taken([1, 7, 7, 7, 1, 1], 4), [1, 2, 0, 3, 4, 5]);
+        // Too far away for the first turn.
+        assert_eq!(taken([1, 1, 1, 7, 1, 1], 3), [0, 3, 1, 2, 4, 5]);
+        // Where all places are alike to the machine.
+        assert_eq!(taken([1, 7, 1, 7, 1, 7], 0), [0, 1, 2, 3, 4, 5]);
     }
 
     #[test]
@@ -214,13 +302,13 @@ mod tests {
         let nodes = sleeping();
         let mut sleepers = list(&nodes);
         sleepers.learn(1_000);
-        let taken = |sleepers: &mut Sleepers<Native>, now| sleepers.in_turn(now, 50);
+        let taken = |sleepers: &mut Sleepers<Native>, now| sleepers.in_turn(now, 50, 0);
         assert_eq!(taken(&mut sleepers, 10), Some(nodes[0].address()));
         assert_eq!(taken(&mut sleepers, 4_009), None);
         assert_eq!(taken(&mut sleepers, 4_010), Some(nodes[1].address()));
         // What the list knows goes with it, also when it is short, and has an upper bound.
         // SAFETY: passed on.
-        let mut passed = unsafe { Sleepers::<Native>::beginning_with(sleepers.pass()) };
+        let mut passed = unsafe { Sleepers::<Native>::beginning_with(sleepers.leave()) };
         assert_eq!(taken(&mut passed, 8_009), None);
         passed.learn(Ns::MAX);
         assert_eq!(passed.turn, LONGEST_TURN);

@@ -336,6 +336,11 @@ impl Platform for Native {
     }
 
     #[inline]
+    fn rounds(ns: Ns) -> u32 {
+        settings::rounds(ns)
+    }
+
+    #[inline]
     fn setting(number: usize) -> Option<u64> {
         settings::get(number)
     }

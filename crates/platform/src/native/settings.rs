@@ -1,6 +1,8 @@
-//! What users have chosen for this process: values of parameters of locks, and how long a sleep takes.
+//! What users have chosen for this process: values of parameters of locks, and how long a sleep takes; and how long a
+//! round of spinning does.
 
-use crate::SETTINGS;
+use super::instant;
+use crate::{Ns, SETTINGS};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Each value plus 1; 0 where none was chosen.
@@ -29,4 +31,29 @@ pub(super) fn get(number: usize) -> Option<u64> {
 #[inline]
 pub(super) fn spins_before_park() -> u32 {
     SPINS_BEFORE_PARK.load(Ordering::Relaxed)
+}
+
+/// How long [`ROUNDS`] rounds of spinning take, ns; 0 until that has been measured.
+static TRIAL: AtomicU32 = AtomicU32::new(0);
+
+/// Rounds of spinning in a trial. The least of some trials counts: other programs only ever make one longer.
+const ROUNDS: u32 = 64;
+const TRIALS: u32 = 4;
+
+/// Rounds of spinning that last so long, at least one. Measured once, which takes some us.
+pub(super) fn rounds(ns: Ns) -> u32 {
+    // Relaxed, both: a number that stands for itself; two threads may measure it.
+    let mut took = TRIAL.load(Ordering::Relaxed);
+    if took == 0 {
+        took = (0..TRIALS).map(|_| trial()).min().unwrap_or(0).clamp(1, u32::MAX.into()) as u32;
+        TRIAL.store(took, Ordering::Relaxed);
+    }
+    (ns.saturating_mul(ROUNDS.into()) / Ns::from(took)).clamp(1, u32::MAX.into()) as u32
+}
+
+/// How long a trial takes, ns.
+fn trial() -> Ns {
+    let begin = instant::now();
+    (0..ROUNDS).for_each(|_| core::hint::spin_loop());
+    instant::now().saturating_sub(begin)
 }
