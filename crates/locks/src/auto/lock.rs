@@ -22,9 +22,9 @@
 //! acquisitions (`batches.rs`), and if no thread waits for a condition, which the candidate might be about to
 //! bring about. Where it does not, a newcomer looks at the lock a few times before it queues, if nobody does.
 //!
-//! Whoever has spun for a while, `SPIN`, would better have slept if another thread wants its CPU, the holder maybe, and
-//! would better go on if none does. So it gives way to others first; only if there was one, or after `AGAIN` rounds, it
-//! sleeps.
+//! Whoever has spun for a while, `SPIN`, would better have slept if another thread wants its CPU, the holder maybe,
+//! and would better go on if none does. So it gives way to others first; only if there was one, or after `AGAIN`
+//! rounds, it sleeps.
 //!
 //! A candidate may lose its CPU for milliseconds, and those behind it with it. So a waiter asks it for a sign before
 //! it goes to sleep ([`Seat`]). If there is none, though the lock is free at times, the waiter leaves the queue, and
@@ -90,8 +90,8 @@ const LEFT: usize = 1;
 
 /// What limits the lock's ideas.
 pub trait Bounds: Send + Sync + 'static {
-    /// A candidate brings a waiter of its own node forward if it is among so many next ones, and calls a sleeper of the
-    /// node that the lock has been at, if it is among so many first ones.
+    /// A candidate brings a waiter of its own node forward if it is among so many next ones, and calls a sleeper of
+    /// the node that the lock has been at, if it is among so many first ones.
     const NEAR: u32;
     /// Least time between two sleepers that are called for fairness, ns.
     const TURN: Ns;

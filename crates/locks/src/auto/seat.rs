@@ -95,7 +95,7 @@ impl<P: Platform> Seat<P> {
         self.change_own(BUSY, Ordering::Acquire)
     }
 
-    /// The candidate, which is BUSY, has made another waiter the candidate, which is `awake` or not, or has left the queue empty.
+    /// The candidate, which is BUSY, has made another waiter the candidate, `awake` or not, or has left no queue.
     pub fn leave(&self, Hints(hints): Hints, awake: bool) {
         // ORDER(stop): Release pairs with the Acquire in `stand_up`; ORDER(seat): and with that in `stop`.
         self.0.store(hints | if awake { THERE } else { AWAY }, Ordering::Release);

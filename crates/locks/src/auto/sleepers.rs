@@ -57,6 +57,7 @@ impl<P: Platform> Given<P> {
         }
     }
 
+    /// Puts a list there, for a thread that is about to be told.
     pub fn set(&self, sleepers: &Sleepers<P>) {
         self.first.store(sleepers.first, Ordering::Relaxed);
         self.last.store(sleepers.last, Ordering::Relaxed);
@@ -91,9 +92,9 @@ impl<P: Platform> Given<P> {
     }
 }
 
-/// The sleepers, longest first, and who of them has the next turn: one of the node that the lock is at, `home`, so that
-/// the threads that circulate are of one node after a while, instead of a sample of all; but after some of those the
-/// first one, whatever its node.
+/// The sleepers, longest first, and who of them has the next turn: one of the node that the lock is at, `home`, so
+/// that the threads that circulate are of one node after a while, instead of a sample of all; but after some of those
+/// the first one, whatever its node.
 pub struct Sleepers<P: Platform> {
     first: *mut Node<P>,
     last: *mut Node<P>,
@@ -172,8 +173,8 @@ impl<P: Platform> Sleepers<P> {
         Self::call(first, &self, now)
     }
 
-    /// Takes a sleeper out, if the last time was long enough ago: `least` ns, or a turn. It is the first one, or, up to
-    /// `near` / 2 times, one from home among the first `near`.
+    /// Takes a sleeper out, if the last time was long enough ago: `least` ns, or a turn. It is the first one, or, up
+    /// to `near` / 2 times, one from home among the first `near`.
     pub fn in_turn(&mut self, now: Ns, least: Ns, near: u32) -> Option<*mut Node<P>> {
         if self.first.is_null() || now < self.due {
             return None;
