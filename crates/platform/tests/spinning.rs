@@ -2,6 +2,7 @@
 
 use lockswap_platform::{Native, Platform};
 use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 /// A lock whose waiters are not to spin (`spin=0`) acquires nothing else.
 #[test]
@@ -22,4 +23,14 @@ fn rounds_follow_the_time_that_they_are_to_last() {
     let rounds = Native::rounds(1_000_000);
     assert!((1_000..=1_000_000).contains(&rounds), "{rounds}");
     assert_eq!(Native::rounds(10_000_000) / rounds, 10);
+}
+
+/// Other programs only ever make rounds longer; a processor may have become faster since they were measured.
+#[test]
+fn rounds_last_for_their_time() {
+    let rounds = Native::rounds(2_000_000);
+    let begin = Instant::now();
+    assert_eq!(Native::spin_map_bounded(rounds, || None::<()>), None);
+    let took = begin.elapsed();
+    assert!(took >= Duration::from_micros(500), "{took:?}");
 }
