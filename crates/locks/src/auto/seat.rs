@@ -67,20 +67,17 @@ impl<P: Platform> Seat<P> {
         states.contains(&(self.word() & STATE))
     }
 
-    /// Goes over into a state from one of some others; whether it did.
-    fn change(&self, from: &[u32], to: u32, order: Ordering) -> bool {
+    /// Goes over into a state from one of some others; what the word said besides, if it did.
+    fn change(&self, from: &[u32], to: u32, order: Ordering) -> Option<Hints> {
         let word = self.word();
-        from.contains(&(word & STATE)) && self.0.compare_exchange(word, word & !STATE | to, order).is_ok()
+        let changed =
+            from.contains(&(word & STATE)) && self.0.compare_exchange(word, word & !STATE | to, order).is_ok();
+        changed.then_some(Hints(word & !STATE))
     }
 
     /// As the candidate, whatever others have found meanwhile.
     fn change_own(&self, to: u32, order: Ordering) -> Hints {
-        P::spin_map(|| {
-            let word = self.word();
-            let changed = [THERE, ASKED, AWAY].contains(&(word & STATE))
-                && self.0.compare_exchange(word, word & !STATE | to, order).is_ok();
-            changed.then_some(Hints(word & !STATE))
-        })
+        P::spin_map(|| self.change(&[THERE, ASKED, AWAY], to, order))
     }
 
     /// The candidate, which is BUSY, looks at the lock from now on.
@@ -160,7 +157,7 @@ impl<P: Platform> Seat<P> {
     /// Stops a candidate that has not answered; whether it did. [`Seat::go_on`] must follow at once.
     pub fn stop(&self) -> bool {
         // ORDER(seat): Acquire pairs with the Release in `sit_down` and `answer`.
-        self.change(&[ASKED, AWAY], STOPPED, Ordering::Acquire)
+        self.change(&[ASKED, AWAY], STOPPED, Ordering::Acquire).is_some()
     }
 
     /// Lets it go on.
