@@ -11,7 +11,8 @@
  * flag is needed, and each costs a load and a branch.
  *
  * Ids are numbers of your choice, one for each sort of epoch; every thread runs its own epochs. Epochs may be nested; the
- * innermost one counts. An end without a start, and a start without an end, do no harm.
+ * innermost one counts. An end without a start, and a start without an end, do no harm. Signal handlers may mark epochs.
+ * A mark that runs before the constructors of priority 101 of its program or shared object does nothing.
  *
  * A mutex gets its lock with
  *
@@ -36,10 +37,11 @@
 extern "C" {
 #endif
 
-/* What the program found in the preload library at its first epoch. One for each program and shared object: a weak
- * definition, so that all translation units have the same, and hidden, so that no other object takes part. */
+/* What the program finds in the preload library when it starts: all null without the library. One for each program and
+ * shared object: a weak definition, so that all translation units have the same, and hidden, so that no other object
+ * takes part. */
 struct lockswap_found_ {
-    int state; /* 0: not looked up, 1: not there, 2: there */
+    int looked_up;
     void *start;
     void *end;
     void *percentile;
@@ -56,72 +58,61 @@ struct lockswap_found_ lockswap_found_ __attribute__((weak, visibility("hidden")
 static void *lockswap_dlsym_(void *, const char *) __attribute__((weakref("dlsym")));
 static char *lockswap_dlerror_(void) __attribute__((weakref("dlerror")));
 
-/* Looks the functions up; threads that do so at once find the same. */
-__attribute__((cold, noinline, unused)) static int lockswap_look_up_(void) {
-    int state = 1;
-    if (lockswap_dlsym_ && lockswap_dlerror_) {
-        void *start = lockswap_dlsym_(0, "lockswap_epoch_start");
-        void *end = lockswap_dlsym_(0, "lockswap_epoch_end");
-        void *percentile = lockswap_dlsym_(0, "lockswap_epoch_percentile");
-        void *choose = lockswap_dlsym_(0, "lockswap_mutex_choose");
-        if (!choose) {
-            lockswap_dlerror_(); /* as below */
-        }
-        if (start && end && percentile) {
-            __atomic_store_n(&lockswap_found_.choose, choose, __ATOMIC_RELAXED);
-            __atomic_store_n(&lockswap_found_.start, start, __ATOMIC_RELAXED);
-            __atomic_store_n(&lockswap_found_.end, end, __ATOMIC_RELAXED);
-            __atomic_store_n(&lockswap_found_.percentile, percentile, __ATOMIC_RELAXED);
-            state = 2;
-        } else {
-            lockswap_dlerror_(); /* the message of a failed look-up, which the program would take for its own */
-        }
+/* Looks the functions up before other code of the program or shared object runs, and never later: dlsym allocates
+ * memory to describe what it has not found, which a mark in a signal handler must not do. */
+__attribute__((cold, constructor(101))) static void lockswap_look_up_(void) {
+    if (lockswap_found_.looked_up || !lockswap_dlsym_ || !lockswap_dlerror_) {
+        return; /* another translation unit did it, or nobody can */
     }
-    __atomic_store_n(&lockswap_found_.state, state, __ATOMIC_RELEASE);
-    return state;
+    lockswap_found_.looked_up = 1;
+    lockswap_found_.start = lockswap_dlsym_(0, "lockswap_epoch_start");
+    if (lockswap_found_.start) {
+        lockswap_found_.end = lockswap_dlsym_(0, "lockswap_epoch_end");
+        lockswap_found_.percentile = lockswap_dlsym_(0, "lockswap_epoch_percentile");
+        lockswap_found_.choose = lockswap_dlsym_(0, "lockswap_mutex_choose");
+    }
+    if (!lockswap_found_.choose) {
+        lockswap_dlerror_(); /* removes the message of a failed look-up, which the program would take for its own */
+    }
 }
 
 /* Whether the preload library is there. */
 static __inline__ int lockswap_is_preloaded(void) {
-    int state = __atomic_load_n(&lockswap_found_.state, __ATOMIC_ACQUIRE);
-    if (__builtin_expect(state == 0, 0)) {
-        state = lockswap_look_up_();
-    }
-    return state == 2;
+    return lockswap_found_.start != 0;
 }
 
 /* Begins an epoch of the calling thread. */
 static __inline__ void lockswap_epoch_start(int id) {
-    if (lockswap_is_preloaded()) {
-        union {
-            void *address;
-            void (*call)(int);
-        } found;
-        found.address = __atomic_load_n(&lockswap_found_.start, __ATOMIC_RELAXED);
+    union {
+        void *address;
+        void (*call)(int);
+    } found;
+    found.address = lockswap_found_.start;
+    if (__builtin_expect(found.address != 0, 0)) {
         found.call(id);
     }
 }
 
 /* Ends the calling thread's epoch `id`, which should have taken no more than `slo_ns` nanoseconds. */
 static __inline__ void lockswap_epoch_end(int id, uint64_t slo_ns) {
-    if (lockswap_is_preloaded()) {
-        union {
-            void *address;
-            void (*call)(int, uint64_t);
-        } found;
-        found.address = __atomic_load_n(&lockswap_found_.end, __ATOMIC_RELAXED);
+    union {
+        void *address;
+        void (*call)(int, uint64_t);
+    } found;
+    found.address = lockswap_found_.end;
+    if (__builtin_expect(found.address != 0, 0)) {
         found.call(id, slo_ns);
     }
 }
 
 /* Sets the percentile that the targets of the epochs `id` are meant for, in all threads: 50 to 99.9999, 99 by default. */
 static __inline__ void lockswap_epoch_percentile(int id, double percentile) {
-    if (lockswap_is_preloaded()) {
-        union {
-            void *address;
-            void (*call)(int, double);
-        } found;
-        found.address = __atomic_load_n(&lockswap_found_.percentile, __ATOMIC_RELAXED);
+    union {
+        void *address;
+        void (*call)(int, double);
+    } found;
+    found.address = lockswap_found_.percentile;
+    if (found.address) {
         found.call(id, percentile);
     }
 }
@@ -134,7 +125,7 @@ static __inline__ int lockswap_mutex_choose(pthread_mutex_t *mutex, const char *
         void *address;
         int (*call)(pthread_mutex_t *, const char *);
     } found;
-    found.address = lockswap_is_preloaded() ? __atomic_load_n(&lockswap_found_.choose, __ATOMIC_RELAXED) : 0;
+    found.address = lockswap_found_.choose;
     return found.address ? found.call(mutex, lock) : ENOSYS;
 }
 

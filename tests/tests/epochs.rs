@@ -115,6 +115,19 @@ fn a_plugin_and_its_host_may_both_mark_epochs() {
 }
 
 #[test]
+fn a_mark_allocates_nothing_so_that_a_handler_may_make_it() {
+    let directory = scratch_dir();
+    let program = directory.path().join("handler");
+    for compiler in compilers() {
+        let Some(()) = compile(compiler, &["-std=gnu99", "-O2"], &["handler.c"], &program) else { return };
+        said(&run_with_timeout(&mut Command::new(&program), LIMIT), "allocations=0");
+        let (outcome, stats) = statistics(&[], &program, &[]);
+        said(&outcome, "allocations=0");
+        assert_eq!(runs(&stats, 5), 1, "{stats}");
+    }
+}
+
+#[test]
 fn scopes_end_with_exceptions_too() {
     let directory = scratch_dir();
     let program = directory.path().join("scope");

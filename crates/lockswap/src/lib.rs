@@ -3,7 +3,8 @@
 //! Epochs are stretches of code, a request for instance, that should take no longer than a target.
 //!
 //! Under `lockswap run --lock asl`, threads on big cores may overtake those on little cores at the program's locks as
-//! far as the targets allow (LibASL, PPoPP 2022). Without lockswap the marks do nothing, and cost a nanosecond.
+//! far as the targets allow (LibASL, PPoPP 2022). Without lockswap the marks do nothing, and cost a nanosecond. Signal
+//! handlers may mark epochs.
 //!
 //! ```
 //! use std::time::Duration;
@@ -28,14 +29,11 @@ type End = unsafe extern "C" fn(c_int, u64);
 type Choose = unsafe extern "C" fn(*mut libc::pthread_mutex_t, *const c_char) -> c_int;
 type Percentile = unsafe extern "C" fn(c_int, f64);
 
-/// A function of the preload library, looked up at the first use.
+/// A function of the preload library: null without the library, and before [`LOOK_UP`] has run.
 struct Function {
     name: &'static CStr,
-    /// Null before it is looked up, [`ABSENT`] if there is none.
     address: AtomicPtr<()>,
 }
-
-const ABSENT: *mut () = ptr::without_provenance_mut(1);
 
 impl Function {
     const fn new(name: &'static CStr) -> Self {
@@ -44,25 +42,9 @@ impl Function {
 
     #[inline(always)]
     fn get(&self) -> Option<*mut ()> {
-        // Relaxed: code, which is there as long as the program.
+        // Relaxed: code, which is there as long as the program; written before other code of this object runs.
         let address = self.address.load(Ordering::Relaxed);
-        let address = if address.is_null() { self.look_up() } else { address };
-        (address != ABSENT).then_some(address)
-    }
-
-    #[cold]
-    fn look_up(&self) -> *mut () {
-        // SAFETY: a C string.
-        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, self.name.as_ptr()) };
-        let address = if found.is_null() {
-            // SAFETY: removes the message of the failed look-up, which the program would take for its own.
-            unsafe { libc::dlerror() };
-            ABSENT
-        } else {
-            found.cast()
-        };
-        self.address.store(address, Ordering::Relaxed);
-        address
+        (!address.is_null()).then_some(address)
     }
 }
 
@@ -70,6 +52,26 @@ static START: Function = Function::new(c"lockswap_epoch_start");
 static END: Function = Function::new(c"lockswap_epoch_end");
 static CHOOSE: Function = Function::new(c"lockswap_mutex_choose");
 static PERCENTILE: Function = Function::new(c"lockswap_epoch_percentile");
+
+/// Looks the functions up before other code of the program or shared object that this is linked into runs, and never
+/// later: `dlsym` allocates memory to describe what it has not found, which a mark in a signal handler must not do.
+#[cfg(target_os = "linux")]
+#[used]
+#[link_section = ".init_array.00101"]
+static LOOK_UP: extern "C" fn() = {
+    extern "C" fn look_up() {
+        for function in [&START, &END, &CHOOSE, &PERCENTILE] {
+            // SAFETY: a C string.
+            let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, function.name.as_ptr()) };
+            if found.is_null() {
+                // SAFETY: removes the message of the failed look-up, which the program would take for its own.
+                unsafe { libc::dlerror() };
+            }
+            function.address.store(found.cast(), Ordering::Relaxed);
+        }
+    }
+    look_up
+};
 
 /// An epoch that the calling thread is in; it ends when this is dropped.
 #[must_use = "the epoch ends when this is dropped"]
