@@ -149,6 +149,7 @@ fn autos() -> Vec<Subject> {
         const TRIES: u64 = 1;
         const IDLE: u64 = 1;
         const FREE: u32 = 0;
+        const BARGES: u32 = 1;
     }
     type Auto<P> = AutoLock<P, Small<0>>;
     type AutoInBatches<P> = AutoLock<P, Small<2>>;

@@ -238,10 +238,11 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn sleep(ns: Ns);
     /// Lets another thread run on this CPU, if one is ready to.
     fn yield_cpu() {}
-    /// Lets another thread run on this CPU, if one is ready to, and returns whether one was. True also where that is
-    /// not known, at once then: where the process must not ask, or the platform does not.
-    fn gives_way() -> bool {
-        true
+    /// Lets other threads run on this CPU, if there are any that are ready to, and returns how long they did, ns: 0 if
+    /// there were none. [`Ns::MAX`] where that is not known, at once then: where the process must not ask, or the
+    /// platform does not.
+    fn give_way() -> Ns {
+        Ns::MAX
     }
     /// Computes `steps` steps, each of six instructions of one cycle that wait for each other, on no memory: the work
     /// of a program. It takes no time where executions are explored.

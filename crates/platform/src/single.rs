@@ -187,8 +187,8 @@ impl Platform for Single {
     fn yield_cpu() {
         Native::yield_cpu();
     }
-    fn gives_way() -> bool {
-        Native::gives_way()
+    fn give_way() -> Ns {
+        Native::give_way()
     }
     fn spins_before_park() -> u32 {
         Native::spins_before_park()

@@ -344,8 +344,14 @@ impl Platform for Sim {
         schedule::yield_cpu();
     }
 
-    fn gives_way() -> bool {
-        schedule::yield_cpu()
+    fn give_way() -> Ns {
+        let begin = Self::instant();
+        let others = schedule::yield_cpu();
+        if others {
+            (Self::instant() - begin).max(1)
+        } else {
+            0
+        }
     }
 
     fn sleep(ns: Ns) {

@@ -158,8 +158,8 @@ impl Platform for Weak {
         n - 1
     }
     /// Nobody else wants the CPU, so that a waiter spins again as often as its lock lets it, and sleeps then.
-    fn gives_way() -> bool {
-        false
+    fn give_way() -> Ns {
+        0
     }
     #[track_caller]
     fn park(word: &WeakU32, expected: u32, until: Option<Deadline>) -> Wake {

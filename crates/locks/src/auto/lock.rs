@@ -23,12 +23,13 @@
 //! bring about. Where it does not, a newcomer looks at the lock a few times before it queues, if nobody does.
 //!
 //! Whoever has spun for a while, `SPIN`, would better have slept if another thread wants its CPU, the holder maybe,
-//! and would better go on if none does. So it gives way to others first; only if there was one, or after `AGAIN`
-//! rounds, it sleeps.
+//! and would better go on if none does. So it gives way to others first; only if they have made use of the CPU, or
+//! after `AGAIN` rounds, it sleeps. Another waiter, which gives way itself, has not.
 //!
 //! A candidate may lose its CPU for milliseconds, and those behind it with it. So a waiter asks it for a sign before
 //! it goes to sleep ([`Seat`]). If there is none, though the lock is free at times, the waiter leaves the queue, and
-//! competes for the lock like a newcomer; newcomers then do the same, until the candidate is back.
+//! competes for the lock like a newcomer; newcomers then do the same, until the candidate is back. But where threads
+//! get the lock quickly after each other, it serves them best if others stay away from it.
 //!
 //! In an epoch, a part of the program that has a latency target, a thread on a little core stands back for big ones
 //! before it does any of that, for as long as the target allows (LibASL).
@@ -91,7 +92,7 @@ const LEFT: usize = 1;
 /// What limits the lock's ideas.
 pub trait Bounds: Send + Sync + 'static {
     /// A candidate brings a waiter of its own node forward if it is among so many next ones, and calls a sleeper of
-    /// the node that the lock has been at, if it is among so many first ones.
+    /// the place that [`Sleepers`] says, if it is among so many first ones.
     const NEAR: u32;
     /// Least time between two sleepers that are called for fairness, ns.
     const TURN: Ns;
@@ -101,7 +102,7 @@ pub trait Bounds: Send + Sync + 'static {
     const CALM: u8;
     /// A waiter spins for so long before it asks whether another thread wants its CPU, ns.
     const SPIN: Ns;
-    /// So often a waiter spins once more before it sleeps, if no other thread is ready to run on its CPU.
+    /// So often a waiter spins once more before it sleeps, if no other thread makes use of its CPU.
     const AGAIN: u32;
     /// A candidate lets others have the lock for so long while they get it quickly after each other, ns.
     const BATCH: Ns;
@@ -113,6 +114,8 @@ pub trait Bounds: Send + Sync + 'static {
     const IDLE: u64;
     /// A waiter leaves the queue if it has seen the lock free so often while the candidate gave no sign.
     const FREE: u32;
+    /// And if it has not tried to do without the queue so often.
+    const BARGES: u32;
 }
 
 /// Those of the lock as it is used.
@@ -130,6 +133,7 @@ impl Bounds for Published {
     const TRIES: u64 = 8;
     const IDLE: u64 = 4;
     const FREE: u32 = 2;
+    const BARGES: u32 = 2;
 }
 
 /// The lock.
@@ -192,11 +196,11 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         }
         let since = P::instant();
         let (mut sleepers, mut was_called) = (Sleepers::NONE, false);
-        // Whether it tries to do without the queue, which it does once.
-        let (mut barges, mut has_barged) = (self.seat.is_left_alone(), false);
+        // Whether it tries to do without the queue, and how often it has.
+        let (mut barges, mut barged) = (self.seat.is_left_alone() && !self.seat.is_brisk(), 0);
         loop {
             if barges {
-                has_barged = true;
+                barged += 1;
                 if self.barge() {
                     return;
                 }
@@ -211,7 +215,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
                 sleepers.append(unsafe { Sleepers::beginning_with(first) });
             } else if !before.is_null() {
                 // Who has brought sleepers along passes them on, and must become the candidate for that.
-                let may_leave = !has_barged && sleepers.are_none();
+                let may_leave = barged < B::BARGES && sleepers.are_none();
                 // To ask takes the lock's line away from those who need it, and so becomes rare.
                 let mut rounds = 0_u32;
                 let unanswered = || {
@@ -222,9 +226,10 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
                         None
                     }
                 };
-                let again = Setting::Again.number::<P>(B::AGAIN);
+                let mut again = Setting::Again.number::<P>(B::AGAIN);
+                let goes_on = || self.goes_on(&mut again);
                 // SAFETY: it waits for its `next` before it leaves the queue.
-                let (end, given) = unsafe { node.wait_behind(before, Self::spins(), again, unanswered) };
+                let (end, given) = unsafe { node.wait_behind(before, Self::spins(), goes_on, unanswered) };
                 sleepers.append(given);
                 turn = end;
             }
@@ -256,11 +261,13 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
     /// whose turn it is, and returns what has become of that.
     fn compete(&self, me: &Node<P>, mut sleepers: Sleepers<P>) -> Option<(Turn, Sleepers<P>)> {
         let since = P::instant();
-        let near = if P::has_one_node() { 0 } else { Setting::Near.number::<P>(B::NEAR) };
+        let near = Setting::Near.number::<P>(B::NEAR);
+        let prefers_neighbours = near > 0 && !P::has_one_node();
         let grace = Setting::Grace.time::<P>(B::GRACE);
         let least = Setting::Promote.time::<P>(B::TURN);
-        let heir = if me.stays() { None } else { sleepers.in_turn(since, least, near) };
-        if heir.is_some() || near > 0 {
+        let place = sleepers.preferred_place();
+        let heir = if me.stays() { None } else { sleepers.in_turn(since, least, near, place) };
+        if heir.is_some() || prefers_neighbours {
             let hints = self.seat.stand_up();
             if let Some(heir) = heir {
                 me.change_places(heir, sleepers, &self.queue, &self.seat, hints).wake();
@@ -271,15 +278,16 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         }
         self.let_others_go_first(since);
         let mut again = Setting::Again.number::<P>(B::AGAIN).div_ceil(AGAIN_OF_QUEUE);
-        while !self.watch(since.saturating_add(grace)) {
-            if again > 0 && !P::gives_way() {
-                again -= 1;
-                continue;
+        let (turns, took) = loop {
+            if let Some(acquired) = self.watch(since.saturating_add(grace)) {
+                break acquired;
             }
-            self.sleep(P::instant().saturating_sub(since) >= grace);
-        }
+            if !self.goes_on(&mut again) {
+                self.sleep(P::instant().saturating_sub(since) >= grace);
+            }
+        };
         self.note_pace();
-        let hints = self.seat.stand_up();
+        let hints = self.seat.stand_up().after(turns, took);
         self.calm_down();
         self.leave_seat(me, sleepers, hints);
         None
@@ -442,14 +450,15 @@ unsafe impl<P: Platform, B: Bounds> RawLock<P> for AutoLock<P, B> {
                 key: "again",
                 values: Values::Number(Setting::Again, 0, 1_000_000, "times"),
                 default: Default::Number(Published::AGAIN),
-                summary: "how often a waiter spins once more, if no other thread is ready to run on its CPU",
+                summary: "how often a waiter spins once more, if no other thread makes use of its CPU",
                 source: "sim regret, see docs/auto.md",
             },
             Parameter {
                 key: "near",
                 values: Values::Number(Setting::Near, 0, 1_000_000, "waiters"),
                 default: Default::Number(Published::NEAR),
-                summary: "waiters, and sleepers, among which one of the same node comes first; 0: all in order",
+                summary:
+                    "waiters, and sleepers, among which one of the same node, or CPU, comes first; 0: all in order",
                 source: "sim regret, see docs/auto.md",
             },
             Parameter {

@@ -20,6 +20,8 @@ const SIGHTS: u32 = 16;
 const LOOKS_IN_BATCH: Ns = 12;
 /// A newcomer looks at the lock so often before it queues, if nobody does.
 const SOON: u32 = 16;
+/// A thread that has had the CPU for so long at a time, ns, makes use of it: another waiter gives it back sooner.
+const USED: Ns = 50_000;
 /// A candidate looks for so many times as long at a time as a waiter in the queue.
 const LOOKS: u32 = 10;
 /// Of the times that a waiter in the queue may spin once more, a candidate has one of so many.
@@ -94,9 +96,9 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         }
     }
 
-    /// Looks for a while whether the lock is free, and returns whether it has acquired it; from `insists` on without
-    /// pauses.
-    pub(super) fn watch(&self, insists: Ns) -> bool {
+    /// Looks for a while whether the lock is free; from `insists` on without pauses. If it has acquired the lock: how
+    /// many acquisitions there have been meanwhile, with its own, and how long it took, ns.
+    pub(super) fn watch(&self, insists: Ns) -> Option<(u32, Ns)> {
         let longest = Setting::Longest.number::<P>(LONGEST);
         let longest = if P::has_one_node() { longest.min(LONGEST_OF_ONE_NODE) } else { longest };
         let most = LOOKS.saturating_mul(Self::spins());
@@ -104,17 +106,21 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         let mut spent = 0_u32;
         // Relaxed: a hint, as in `turns_since`.
         let (mut before, mut seen) = (P::instant(), self.turns.load(Ordering::Relaxed));
+        let (began, mut turns) = (before, 0_u32);
         let outcome = P::spin_map_bounded(most, || {
             self.seat.answer();
             let now = P::instant();
             let insists = now > insists;
-            if self.acquire_as_candidate() {
-                return Some(true);
+            let acquired = self.acquire_as_candidate();
+            let new = self.turns_since(&mut seen);
+            turns += u32::from(new);
+            if acquired {
+                return Some(Some((turns, now.saturating_sub(began))));
             }
             if spent >= most {
-                return Some(false);
+                return Some(None);
             }
-            self.seat.note_brisk(self.turns_since(&mut seen), now.saturating_sub(before));
+            self.seat.note_brisk(new, now.saturating_sub(before));
             before = now;
             if !insists {
                 P::relax(pause);
@@ -123,7 +129,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
             }
             None
         });
-        outcome == Some(true)
+        outcome.flatten()
     }
 
     fn acquire_as_candidate(&self) -> bool {
@@ -142,6 +148,18 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         // Relaxed: a hint.
         let turns = self.turns.load(Ordering::Relaxed);
         turns.wrapping_sub(core::mem::replace(seen, turns))
+    }
+
+    /// Gives way to other threads on this CPU, and returns whether the waiter goes on spinning then: if nobody has
+    /// made use of the CPU, so that nobody would be served by its sleep. Else two waiters that share a CPU give way to
+    /// each other and then sleep both. Where the lock is brisk it makes room for whoever it is.
+    pub(super) fn goes_on(&self, again: &mut u32) -> bool {
+        if *again == 0 {
+            return false;
+        }
+        *again -= 1;
+        let others = P::give_way();
+        others == 0 || others < USED && !self.seat.is_brisk()
     }
 
     /// Leaves the queue if the candidate does not look at the lock although that is free at times; how the wait has

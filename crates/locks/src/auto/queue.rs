@@ -31,7 +31,7 @@ pub struct Node<P: Platform> {
     /// In the queue: the next waiter. Among the sleepers: the next sleeper.
     pub next: P::Ptr<Node<P>>,
     pub status: P::U32,
-    /// The locality group of its CPU.
+    /// Where it waits: the locality group of its CPU, or the CPU, if there is but one group.
     pub place: P::U32,
     /// The sleepers that come with the answer to this waiter, or whose first it is.
     pub given: Given<P>,
@@ -50,7 +50,7 @@ impl<P: Platform> Node<P> {
         Node {
             next: P::Ptr::new(null_mut()),
             status: P::U32::new(WAITING),
-            place: P::U32::new(P::node()),
+            place: P::U32::new(if P::has_one_node() { P::cpu() } else { P::node() }),
             given: Given::new(),
             since: P::Usize::new(since as usize),
             called: P::Usize::new(0),
@@ -84,9 +84,9 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Waits behind a predecessor for an answer, spinning for so many looks before it sleeps, and as often `again` as
-    /// nobody else wants the CPU; the answer, and the sleepers that come with it. `unanswered` is called each time the
-    /// looks have been in vain, and may end the wait.
+    /// Waits behind a predecessor for an answer, spinning for so many looks before it sleeps, and again if it
+    /// `goes_on`; the answer, and the sleepers that come with it. `unanswered` is called each time the looks have been
+    /// in vain, and may end the wait.
     ///
     /// # Safety
     /// The predecessor has not seen its `next` yet, and waits until it has.
@@ -94,7 +94,7 @@ impl<P: Platform> Node<P> {
         &self,
         predecessor: *mut Node<P>,
         looks: u32,
-        mut again: u32,
+        mut goes_on: impl FnMut() -> bool,
         mut unanswered: impl FnMut() -> Option<Turn>,
     ) -> (Turn, Sleepers<P>) {
         self.before.store(predecessor, Ordering::Relaxed);
@@ -109,8 +109,7 @@ impl<P: Platform> Node<P> {
             if self.status.compare_exchange(WAITING, PARKED, Ordering::Relaxed).is_err() {
                 continue;
             }
-            if again > 0 && !P::gives_way() {
-                again -= 1;
+            if goes_on() {
                 self.stay_awake();
             }
             self.sleep();
@@ -203,6 +202,10 @@ impl<P: Platform> Node<P> {
 
     /// Sleeps while it is to.
     fn sleep(&self) {
+        // Relaxed: a hint. It may have moved since it came; to another node seldom.
+        if P::has_one_node() {
+            self.place.store(P::cpu(), Ordering::Relaxed);
+        }
         loop {
             let status = self.status.load(Ordering::Relaxed);
             if status != PARKED && status != ASIDE {

@@ -44,6 +44,15 @@ const BRISK: u32 = 8;
 #[must_use]
 pub struct Hints(u32);
 
+impl Hints {
+    /// Those of a candidate that has acquired the lock, `took` ns after it began to look, and has counted so many
+    /// acquisitions, with its own: they may have been too few for two looks ([`Seat::note_brisk`]).
+    pub fn after(self, turns: u32, took: Ns) -> Self {
+        let is_slow = took >= 2 * PACE * Ns::from(turns);
+        Hints(if is_slow { self.0 & !BRISK } else { self.0 })
+    }
+}
+
 /// The place.
 #[repr(transparent)]
 pub struct Seat<P: Platform>(P::U32, PhantomData<P>);
@@ -171,13 +180,13 @@ impl<P: Platform> Seat<P> {
         self.word() & BRISK != 0
     }
 
-    /// Notes that, as the candidate, which has seen so many acquisitions within `took` ns; a single one says nothing,
-    /// and none only if that was long.
+    /// Notes that, as the candidate, which has seen so many acquisitions between two looks, `took` ns apart. A single
+    /// one says nothing unless that was long. None says nothing, as the holder may have lost its CPU; nor does any
+    /// number after so long that the count may have begun anew, as the candidate has had no CPU itself.
     pub fn note_brisk(&self, turns: u8, took: Ns) {
-        let brisk = took < PACE * Ns::from(turns);
-        let is_clear = turns >= 2 || took >= 4 * PACE;
-        if is_clear {
-            self.note(BRISK, brisk);
+        let is_clear = turns >= 2 || turns == 1 && took >= 4 * PACE;
+        if is_clear && took < 256 * PACE {
+            self.note(BRISK, took < PACE * Ns::from(turns));
         }
     }
 
@@ -278,10 +287,18 @@ mod tests {
         assert!(!seat.is_brisk(), "from a single one");
         seat.note_brisk(20, 20 * PACE - 1);
         assert!(seat.is_brisk() && seat.ask());
-        seat.note_brisk(0, PACE);
-        assert!(seat.is_brisk(), "after a short while without any");
-        seat.note_brisk(0, 4 * PACE);
+        seat.note_brisk(0, 100 * PACE);
+        assert!(seat.is_brisk(), "while the holder has no CPU");
+        seat.note_brisk(3, 256 * PACE);
+        assert!(seat.is_brisk(), "after the candidate had none");
+        seat.note_brisk(1, 4 * PACE);
         assert!(!seat.is_brisk() && seat.is_unanswered());
+        for (turns, took, brisk) in [(1, 2 * PACE - 1, true), (1, 2 * PACE, false), (3, 2 * PACE, true)] {
+            seat.note_brisk(20, PACE);
+            let hints = seat.stand_up();
+            seat.leave(hints.after(turns, took), true);
+            assert_eq!(seat.is_brisk(), brisk, "{turns} in {took} ns");
+        }
     }
 
     #[test]

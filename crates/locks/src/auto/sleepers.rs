@@ -92,9 +92,14 @@ impl<P: Platform> Given<P> {
     }
 }
 
-/// The sleepers, longest first, and who of them has the next turn: one of the node that the lock is at, `home`, so
-/// that the threads that circulate are of one node after a while, instead of a sample of all; but after some of those
-/// the first one, whatever its node.
+/// The sleepers, longest first, and who of them has the next turn: one of a certain place, but after some of those the
+/// first one, whatever its place.
+///
+/// With several NUMA nodes that place is the node that the lock is at, so that the threads that circulate are of one
+/// node after a while, instead of a sample of all. With one it is the CPU of the thread that makes room. Linux wakes a
+/// thread on the CPU that it ran on last, unless that is busy and another is idle, which the caller's is not yet: a
+/// sleeper of another CPU would wait for that, or take it from the holder of the lock, while the caller's has nothing
+/// to do, often for a time slice.
 pub struct Sleepers<P: Platform> {
     first: *mut Node<P>,
     last: *mut Node<P>,
@@ -106,7 +111,7 @@ pub struct Sleepers<P: Platform> {
     turn: Ns,
     /// So many have had a turn before the first one.
     passed: u32,
-    /// The locality group of the candidate that has given the list.
+    /// The place of the candidate that has given the list.
     pub home: u32,
 }
 
@@ -173,22 +178,31 @@ impl<P: Platform> Sleepers<P> {
         Self::call(first, &self, now)
     }
 
+    /// The place whose sleepers come first, as [`Sleepers`] says.
+    pub fn preferred_place(&self) -> u32 {
+        if P::has_one_node() {
+            P::cpu()
+        } else {
+            self.home
+        }
+    }
+
     /// Takes a sleeper out, if the last time was long enough ago: `least` ns, or a turn. It is the first one, or, up
-    /// to `near` / 2 times, one from home among the first `near`.
-    pub fn in_turn(&mut self, now: Ns, least: Ns, near: u32) -> Option<*mut Node<P>> {
+    /// to `near` / 2 times, one of `place` among the first `near`.
+    pub fn in_turn(&mut self, now: Ns, least: Ns, near: u32, place: u32) -> Option<*mut Node<P>> {
         if self.first.is_null() || now < self.due {
             return None;
         }
         self.due = now + self.turn.max(least);
-        let from_home = if self.passed < near / 2 { self.take_from_home(near) } else { None };
-        self.passed = if from_home.is_some() { self.passed + 1 } else { 0 };
-        from_home.or_else(|| Some(self.pop()))
+        let preferred = if self.passed < near / 2 { self.take_from(place, near) } else { None };
+        self.passed = if preferred.is_some() { self.passed + 1 } else { 0 };
+        preferred.or_else(|| Some(self.pop()))
     }
 
-    /// Takes out one from home behind the first; nothing if the first one is from there, or nobody among so many.
-    fn take_from_home(&mut self, among: u32) -> Option<*mut Node<P>> {
-        let is_from_home = |node: &Node<P>| node.place.load(Ordering::Relaxed) == self.home;
-        let mut before = self.first().filter(|first| !is_from_home(first))?;
+    /// Takes out one of this place behind the first; nothing if the first one is from there, or nobody among so many.
+    fn take_from(&mut self, place: u32, among: u32) -> Option<*mut Node<P>> {
+        let is_from_there = |node: &Node<P>| node.place.load(Ordering::Relaxed) == place;
+        let mut before = self.first().filter(|first| !is_from_there(first))?;
         for _ in 1..among {
             if before.address() == self.last {
                 return None;
@@ -196,7 +210,7 @@ impl<P: Platform> Sleepers<P> {
             let taken = before.next.load(Ordering::Relaxed);
             // SAFETY: those in the list wait until they are answered.
             let node = unsafe { &*taken };
-            if is_from_home(node) {
+            if is_from_there(node) {
                 if taken == self.last {
                     self.last = before.address();
                 } else {
@@ -278,14 +292,13 @@ mod tests {
     }
 
     #[test]
-    fn those_from_home_have_their_turns_first_for_a_while() {
+    fn those_of_a_place_have_their_turns_first_for_a_while() {
         let nodes: [Sleeping; 6] = core::array::from_fn(|number| Sleeping::new(number as Ns, false));
         let taken = |places: [u32; 6], near| {
             nodes.iter().zip(places).for_each(|(node, place)| node.place.store(place, Ordering::Relaxed));
             let mut sleepers = list(&nodes);
-            sleepers.home = 7;
             core::array::from_fn::<_, 6, _>(|turn| {
-                let taken = sleepers.in_turn(1_000 * turn as Ns, 0, near).unwrap();
+                let taken = sleepers.in_turn(1_000 * turn as Ns, 0, near, 7).unwrap();
                 nodes.iter().position(|node| node.address() == taken).unwrap()
             })
         };
@@ -303,7 +316,7 @@ mod tests {
         let nodes = sleeping();
         let mut sleepers = list(&nodes);
         sleepers.learn(1_000);
-        let taken = |sleepers: &mut Sleepers<Native>, now| sleepers.in_turn(now, 50, 0);
+        let taken = |sleepers: &mut Sleepers<Native>, now| sleepers.in_turn(now, 50, 0, 7);
         assert_eq!(taken(&mut sleepers, 10), Some(nodes[0].address()));
         assert_eq!(taken(&mut sleepers, 4_009), None);
         assert_eq!(taken(&mut sleepers, 4_010), Some(nodes[1].address()));

@@ -141,8 +141,8 @@ impl<const WANDERS: bool> Platform for Placed<WANDERS> {
     fn yield_cpu() {
         Native::yield_cpu();
     }
-    fn gives_way() -> bool {
-        Native::gives_way()
+    fn give_way() -> Ns {
+        Native::give_way()
     }
     fn choose(n: u32) -> u32 {
         Native::choose(n)

@@ -311,8 +311,8 @@ impl Platform for Native {
         wait::yield_cpu();
     }
 
-    fn gives_way() -> bool {
-        wait::gives_way()
+    fn give_way() -> Ns {
+        wait::give_way()
     }
 
     #[inline]

@@ -80,7 +80,7 @@ impl Waiter {
             }
             let mut now = Native::instant();
             if now >= ask && now < end {
-                if Native::gives_way() {
+                if Native::give_way() > 0 {
                     experience.was_in_the_way();
                     return Some(false);
                 }

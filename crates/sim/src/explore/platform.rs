@@ -249,8 +249,8 @@ impl<F: Faults> Platform for Explore<F> {
     }
 
     /// Both answers are explored.
-    fn gives_way() -> bool {
-        execution::choose(2) == 0
+    fn give_way() -> Ns {
+        [Ns::MAX, 0][execution::choose(2) as usize]
     }
 
     #[track_caller]
