@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 const MS: Ns = 1_000_000;
 
 /// How often in a row the same one of two threads on two sockets acquires the lock, on average, if each gives it back
-/// by `release` after `inside` steps and wants it again after `outside` steps; the mean of 8 seeds, since chance decides
-/// when batches are tried.
+/// by `release` after `inside` steps and wants it again after `outside` steps; the mean of 8 seeds, since chance
+/// decides when batches are tried.
 fn batches(release: unsafe fn(&Auto<Sim>, &()), inside: u64, outside: u64) -> f64 {
     (1..=8).map(|seed| batches_with_seed(release, inside, outside, seed)).sum::<f64>() / 8.0
 }

@@ -20,8 +20,8 @@ static FASTEST_YIELD: AtomicU64 = AtomicU64::new(1_000);
 const SHORTEST_YIELD: Ns = 300;
 
 /// A yield found nobody else on the CPU if it took less than so many times the fastest. On an EPYC (Zen 4, a virtual
-/// machine), by the clock around each of 20,000 yields, the fastest takes 0.48 us, 99 in 100 that find nobody less than
-/// 1.25 us, and one that lets another thread run, which does nothing but yield, 2.5 us or more.
+/// machine), by the clock around each of 20,000 yields, the fastest takes 0.48 us, 99 in 100 that find nobody less
+/// than 1.25 us, and one that lets another thread run, which does nothing but yield, 2.5 us or more.
 const ALONE: Ns = 3;
 /// Most pauses between two yields that find nobody: about 2 us, so that little of a wait is spent in system calls,
 /// where the end of the wait would be noticed late.
