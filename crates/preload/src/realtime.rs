@@ -23,7 +23,7 @@ use crate::{generation, pool, tls};
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::ptr::null_mut;
-use core::sync::atomic::{compiler_fence, AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{compiler_fence, AtomicPtr, AtomicU32, Ordering};
 use libc::{pid_t, pthread_attr_t, pthread_t, sched_param};
 use lockswap_locks::info::{ByPriority, LockInfo};
 use lockswap_platform::{Clock, Deadline, Native, Ns, Platform};
@@ -31,9 +31,6 @@ use syscalls::{syscall, Sysno};
 
 /// The longest that a waiter sleeps before it tries again, ns.
 const LONGEST_SLEEP: Ns = 1_000_000;
-
-/// Whether the process has real-time threads, or had. Relaxed: a thread that makes another one such passes that on.
-static IS_ON: AtomicBool = AtomicBool::new(false);
 
 /// The locks of mutexes; null where there is none. Relaxed: set while the process has one thread.
 static LOCKS: [AtomicPtr<LockInfo>; pool::LOCKS] = [const { AtomicPtr::new(null_mut()) }; pool::LOCKS];
@@ -135,37 +132,6 @@ impl List {
     }
 }
 
-/// The real-time priority of the calling thread, 1 to 99; 0 if it has none, or if the process has no real-time
-/// threads.
-#[inline]
-pub fn priority() -> u32 {
-    if IS_ON.load(Ordering::Relaxed) {
-        ask_priority()
-    } else {
-        0
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn ask_priority() -> u32 {
-    // A filter on system calls may kill for those that follow.
-    if !Native::yields_are_allowed() {
-        return 0;
-    }
-    let mut param = sched_param { sched_priority: 0 };
-    // SAFETY: asks for the calling thread; the result is written to `param`. It is 0 for threads that are no real-time
-    // ones.
-    let result = unsafe { syscall!(Sysno::sched_getparam, 0, &raw mut param) };
-    result.map_or(0, |_| u32::try_from(param.sched_priority).unwrap_or(0))
-}
-
-/// Whether the process has real-time threads, or had.
-#[inline]
-pub fn has_begun() -> bool {
-    IS_ON.load(Ordering::Relaxed)
-}
-
 /// Acquires the mutex at this address outside its queue, with `priority`: the result of `try_acquire`, or nothing if
 /// that is not possible here. `announce` makes later calls see that somebody waits like this, `withdraw` undoes it.
 pub fn acquire(
@@ -229,7 +195,7 @@ pub unsafe fn enter_child() {
 /// them.
 fn notice(policy: c_int) {
     const REALTIME: [c_int; 3] = [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_DEADLINE];
-    if !REALTIME.contains(&(policy & !libc::SCHED_RESET_ON_FORK)) || IS_ON.swap(true, Ordering::Relaxed) {
+    if !REALTIME.contains(&(policy & !libc::SCHED_RESET_ON_FORK)) || Native::expect_real_time() {
         return;
     }
     if locks().any(|info| info.by_priority == ByPriority::Barging) {

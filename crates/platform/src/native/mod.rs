@@ -38,6 +38,24 @@ impl Native {
         wait::yields_are_allowed()
     }
 
+    /// Says that the process has real-time threads, whose waits nap sooner; whether that was known. False at first.
+    pub fn expect_real_time() -> bool {
+        wait::expect_real_time()
+    }
+
+    /// Whether [`Native::expect_real_time`] has been called.
+    #[inline]
+    pub fn has_real_time() -> bool {
+        wait::has_real_time()
+    }
+
+    /// The real-time priority of the calling thread, 1 to 99; 0 if it has none, if [`Native::expect_real_time`] has
+    /// not been called, or if waits may not call `sched_yield`.
+    #[inline]
+    pub fn real_time_priority() -> u32 {
+        wait::real_time_priority()
+    }
+
     /// Says whether [`Platform::weight`] may ask the kernel for the thread's nice value: true at first. Where it may
     /// not, every thread has the weight of an ordinary one.
     pub fn allow_weights(allowed: bool) {

@@ -7,7 +7,7 @@
 
 use super::crowd::{self, Stage};
 use super::instant;
-use crate::patience::{LONGEST_NAP, NAP_AFTER, SHORTEST_NAP, SPIN_ROUNDS};
+use crate::patience::{LONGEST_NAP, NAP_AFTER, NAP_AFTER_IN_REAL_TIME, SHORTEST_NAP, SPIN_ROUNDS};
 use crate::{Clock, Deadline, Ns, Wake};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use syscalls::{syscall, Errno, Sysno};
@@ -39,15 +39,15 @@ pub struct Patience {
     /// Pauses before the yield that comes next.
     pauses: u32,
     stage: Stage,
-    /// When it began to yield.
-    since: Ns,
+    /// Until when it yields.
+    naps_at: Ns,
     nap: Ns,
 }
 
 impl Patience {
     #[inline]
     pub fn new() -> Self {
-        Patience { rounds: 0, pauses: 0, stage: Stage::Spins, since: 0, nap: SHORTEST_NAP }
+        Patience { rounds: 0, pauses: 0, stage: Stage::Spins, naps_at: 0, nap: SHORTEST_NAP }
     }
 
     /// Whether a wait with a deadline makes the next round without a look at the clock: one in
@@ -76,9 +76,10 @@ impl Patience {
         match self.stage {
             Stage::Spins => {
                 self.stage = Stage::after_spinning();
-                self.since = begin;
+                let is_real_time = real_time_priority() > 0;
+                self.naps_at = begin + if is_real_time { NAP_AFTER_IN_REAL_TIME } else { NAP_AFTER };
             }
-            Stage::Yields if begin - self.since >= NAP_AFTER => self.stage = Stage::napping(),
+            Stage::Yields if begin >= self.naps_at => self.stage = Stage::napping(),
             _ => {}
         }
         if matches!(self.stage, Stage::Yields) {
@@ -126,6 +127,46 @@ pub fn nice() -> i32 {
     // error.
     let answer = unsafe { syscall!(Sysno::getpriority, libc::PRIO_PROCESS, 0) };
     answer.map_or(0, |turned| 20 - turned as i32)
+}
+
+/// Whether the process has real-time threads, or had. Relaxed everywhere: a thread that makes another one such passes
+/// that on.
+static HAS_REAL_TIME: AtomicBool = AtomicBool::new(false);
+
+/// Says that the process has real-time threads; whether that was known.
+pub fn expect_real_time() -> bool {
+    HAS_REAL_TIME.swap(true, Ordering::Relaxed)
+}
+
+/// Whether the process is known to have real-time threads, or to have had some.
+#[inline]
+pub fn has_real_time() -> bool {
+    HAS_REAL_TIME.load(Ordering::Relaxed)
+}
+
+/// The real-time priority of the calling thread, 1 to 99; 0 if it has none, or if the process is not known to have
+/// real-time threads.
+#[inline]
+pub fn real_time_priority() -> u32 {
+    if has_real_time() {
+        ask_priority()
+    } else {
+        0
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn ask_priority() -> u32 {
+    // A filter on system calls may kill for those that follow.
+    if !yields_are_allowed() {
+        return 0;
+    }
+    let mut param = libc::sched_param { sched_priority: 0 };
+    // SAFETY: asks for the calling thread; the result is written to `param`. It is 0 for threads that are no real-time
+    // ones.
+    let result = unsafe { syscall!(Sysno::sched_getparam, 0, &raw mut param) };
+    result.map_or(0, |_| u32::try_from(param.sched_priority).unwrap_or(0))
 }
 
 /// Lets another thread run on this CPU, if there is one. Where yields are not allowed, that takes 60 us at least.

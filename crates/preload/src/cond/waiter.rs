@@ -13,7 +13,7 @@
 //! | BROADCAST | out of the list, woken with all the others           | who broadcasts, unless LEAVING |
 
 use crate::functions::REAL;
-use crate::{realtime, tls};
+use crate::tls;
 use core::cell::{Cell, UnsafeCell};
 use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -56,7 +56,7 @@ impl Waiter {
         let waiter = Waiter {
             next: Cell::new(null_mut()),
             previous: Cell::new(null_mut()),
-            priority: realtime::priority(),
+            priority: Native::real_time_priority(),
             state: AtomicU32::new(SPINNING),
             began: Native::instant(),
             woken: Cell::new(0),

@@ -365,7 +365,7 @@ impl Mutex {
     /// lock lets it: whether it was acquired; nothing where it has to queue.
     #[inline(always)]
     unsafe fn acquire_outside_queue(&self, until: Option<Deadline>) -> Option<bool> {
-        if realtime::has_begun() && self.ops().info.by_priority == ByPriority::Barging {
+        if Native::has_real_time() && self.ops().info.by_priority == ByPriority::Barging {
             // SAFETY: as for this call.
             unsafe { self.acquire_outside_now(until) }
         } else {
@@ -380,7 +380,7 @@ impl Mutex {
         if unsafe { (self.ops().try_acquire)(self) } {
             return Some(true);
         }
-        let priority = Some(realtime::priority()).filter(|priority| *priority > 0)?;
+        let priority = Some(Native::real_time_priority()).filter(|priority| *priority > 0)?;
         realtime::acquire(
             core::ptr::from_ref(self).addr(),
             priority,
