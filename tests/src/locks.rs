@@ -84,7 +84,7 @@ const FEW: [&str; 5] = ["interposed-pthread", "auto", "mcs_spin", "cna", "shfllo
 pub enum Which {
     /// Every mutex lock that is preloaded.
     All,
-    /// One of each kind.
+    /// One of each kind, the NUMA ones on the simulated machine only, unless `LOCKSWAP_TEST_LOCKS` names them.
     Representatives,
     /// As few as make sense, the NUMA ones on the simulated machine only.
     Few,
@@ -111,7 +111,7 @@ pub fn variants(which: Which) -> &'static [Variant] {
         let numa = |id: &&String| NUMA.iter().any(|name| id.starts_with(name));
         let simulated: Vec<Variant> =
             ids.iter().filter(numa).map(|id| Variant { lock: id.clone(), topology: Some("2x1") }).collect();
-        if which == Which::Few {
+        if which == Which::Few || which == Which::Representatives && wanted.is_none() {
             ids.retain(|id| !numa(&id));
         }
         ids.into_iter().map(|lock| Variant { lock, topology: None }).chain(simulated).collect()

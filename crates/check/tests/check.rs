@@ -10,14 +10,20 @@ use lockswap_locks::info::{Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use lockswap_locks::registry::Role;
 use lockswap_locks::{IsHeld, RawLock, TimedLock, TryLock};
 use lockswap_platform::{AtomicInt, Ordering, Platform};
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
-/// Runs `check` on the locks that `LOCKSWAP_TEST_LOCKS=a,b` names, or on all, on two threads. Both machines keep what
-/// they know per thread.
-fn each_lock(check: impl Fn(&Subject) + Sync) {
+/// The locks that `LOCKSWAP_TEST_LOCKS=a,b` names, or all.
+fn wanted() -> Vec<Subject> {
     let wanted = std::env::var("LOCKSWAP_TEST_LOCKS").ok();
     let mut all = subjects::all();
     all.retain(|subject| wanted.as_ref().is_none_or(|list| list.split(',').any(|id| id == subject.id)));
+    all
+}
+
+/// Runs `check` on each lock, on two threads. Both machines keep what they know per thread.
+fn each_lock(check: impl Fn(&Subject) + Sync) {
+    let all = wanted();
     let left = Mutex::new(all.iter());
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -28,6 +34,27 @@ fn each_lock(check: impl Fn(&Subject) + Sync) {
             });
         }
     });
+}
+
+/// Runs `check` on each lock, in two processes, of which each runs this `test` alone, with half of the locks. For
+/// what maps and unmaps memory all the time, as loom does for the stacks of its threads: two threads of one process
+/// hold each other up in the kernel, and take twice as long.
+fn each_lock_in_processes(test: &str, check: impl Fn(&Subject)) {
+    const HALF: &str = "LOCKSWAP_TEST_HALF";
+    if let Ok(half) = std::env::var(HALF) {
+        let skipped = usize::from(half == "second");
+        return wanted().iter().skip(skipped).step_by(2).for_each(check);
+    }
+    let start = |half| {
+        let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
+        command.args([test, "--exact", "--nocapture"]).env(HALF, half).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("this program can be started")
+    };
+    for half in ["first", "second"].map(start) {
+        let output = half.wait_with_output().expect("it ends");
+        let [said, complained] = [&output.stdout, &output.stderr].map(|stream| String::from_utf8_lossy(stream));
+        assert!(output.status.success() && said.contains("1 passed"), "{}\n{said}\n{complained}", output.status);
+    }
 }
 
 fn must_hold(subject: &Subject, checked: &[Checked]) {
@@ -50,7 +77,7 @@ fn every_lock_holds_in_the_explorer() {
 
 #[test]
 fn every_lock_holds_under_loom() {
-    each_lock(|subject| {
+    each_lock_in_processes("every_lock_holds_under_loom", |subject| {
         let checked: Vec<_> = runner::weak_scenarios(subject, Budget::SHORT)
             .map(|scenario| runner::weak(scenario, Budget::SHORT))
             .collect();

@@ -291,7 +291,7 @@ fn ratios_are_judged_as_those_of_compare_and_above_one_is_better() {
 #[test]
 fn results_leave_in_every_form() {
     let place = Place::new();
-    let kv = ["bench", "kv", "--lock", "ttas", "--runs", "2", "--duration", "250ms"];
+    let kv = ["bench", "kv", "--lock", "ttas", "--runs", "2", "--duration", "60ms"];
     let names = ["a.json", "a.csv", "a.md", "a.html", "a.svg", "a.png"];
     let exports: Vec<&str> = names.iter().flat_map(|name| ["--export", name]).collect();
     let output = place.output(&[&kv[..], &exports].concat());
@@ -319,7 +319,7 @@ fn results_leave_in_every_form() {
 #[test]
 fn the_old_spelling_of_an_export_works_and_tells_the_new_one() {
     let place = Place::new();
-    let kv = ["bench", "kv", "--lock", "ttas", "--runs", "1", "--duration", "250ms", "--export-json", "old.json"];
+    let kv = ["bench", "kv", "--lock", "ttas", "--runs", "1", "--duration", "60ms", "--export-json", "old.json"];
     let output = place.output(&kv);
     assert_eq!(text(&output.stderr), "note: --export-json FILE is now written --export FILE.json\n");
     assert!(place.path("old.json").exists());
@@ -332,7 +332,7 @@ fn lists_of_values_are_settings_of_their_own() {
         "--lock",
         "ttas",
         "--duration",
-        "250ms",
+        "60ms",
         "--threads",
         "1,2",
         "--set",
@@ -348,7 +348,7 @@ fn lists_of_values_are_settings_of_their_own() {
     assert_eq!((&exported["settings"][0], &exported["settings"][1]), (&"keys=64,4096".into(), &"updates=50".into()));
     let heading: Vec<&str> = shown.split_whitespace().take(4).collect();
     assert_eq!(heading, ["threads", "keys", "lock", "throughput"], "{shown}");
-    let (_, exported) = bench(&["ncs", "--lock", "ttas", "--duration", "250ms", "--ncs", "0", "--set", "lines=1,2"]);
+    let (_, exported) = bench(&["ncs", "--lock", "ttas", "--duration", "60ms", "--ncs", "0", "--set", "lines=1,2"]);
     assert_eq!(self::results(&exported).len(), 2 * 2 * 3);
 }
 
