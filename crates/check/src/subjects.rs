@@ -130,8 +130,8 @@ fn routes() -> Vec<Subject> {
     subjects
 }
 
-/// `auto` with bounds of next to nothing: sleepers are called and the lock is claimed at once, and a single careful
-/// release ends being careful; and the same with batches, in which each candidate lets others go first for two looks
+/// `auto` with bounds of next to nothing: sleepers are called and the lock is claimed at once, a candidate sleeps where
+/// the one before had to insist, and a single careful release ends being careful; and the same with batches, in which each candidate lets others go first for two looks
 /// at the clock.
 fn autos() -> Vec<Subject> {
     use lockswap_locks::auto::lock::{AutoLock, Bounds};
@@ -141,6 +141,7 @@ fn autos() -> Vec<Subject> {
         const NEAR: u32 = 2;
         const TURN: u64 = 0;
         const GRACE: u64 = 0;
+        const RESIGN: u32 = 1;
         const CALM: u8 = 1;
         const SPIN: u64 = 0;
         const AGAIN: u32 = 1;

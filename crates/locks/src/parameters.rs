@@ -121,6 +121,8 @@ pub enum Setting {
     Near,
     /// `again`
     Again,
+    /// `resign`
+    Resign,
     /// `defer`
     Defer,
     /// `ratio`

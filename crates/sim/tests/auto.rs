@@ -3,7 +3,7 @@
 use lockswap_locks::auto::lock::Auto;
 use lockswap_locks::RawLock as _;
 use lockswap_platform::{Clock, Ns, Platform};
-use lockswap_sim::{attempt, Machine, Sim, Simulated};
+use lockswap_sim::{attempt, Job, Machine, Sim, Simulated, Workload};
 use lockswap_workloads::crew::{gather, Timing};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -57,4 +57,35 @@ fn others_go_first_while_they_get_the_lock_quickly_after_each_other() {
 fn nobody_goes_first_where_threads_wait_for_each_other() {
     let waiting = batches(Auto::unlock_to_wait, 10, 50);
     assert!(waiting < 4.0, "{waiting}");
+}
+
+/// Memory operations for each acquisition, and acquisitions per second, of 8 threads on 2 CPUs that hold the lock for
+/// 2,500 steps and want it again after `outside` steps.
+fn operations(lock: &str, outside: u64) -> (f64, f64) {
+    let set = [
+        ("topology.sockets", "1"),
+        ("topology.cpus", "2"),
+        ("topology.clusters", "[{ kind = \"core\", cores = 2 }]"),
+        ("kind.core.threads", "1"),
+        ("scheduler.patience", "true"),
+    ];
+    let machine = Machine::built_in("xeon-e5-2699v3", &set.map(|(key, value)| (key.into(), value.into())));
+    let machine = machine.expect("a machine");
+    let mut workload = Workload::named("counter").expect("a workload");
+    for (key, value) in [("inside", 2_500), ("outside", outside)] {
+        workload.set(key, &value.to_string()).expect("a key");
+    }
+    let run = Job { machine: &machine, workload: workload.with(8, 40 * MS), lock, seed: 1 }.run().expect("it ends");
+    (run.totals.operations as f64 / run.report.ops as f64, run.report.throughput)
+}
+
+/// Where the thread that has the lock gets it again and again, because the others would be too late in any case.
+#[test]
+fn a_candidate_that_would_look_in_vain_sleeps() {
+    let (never, usual) = ("auto:resign=1000000", "auto");
+    let ((awake, before), (asleep, after)) = (operations(never, 0), operations(usual, 0));
+    assert!(asleep < 0.85 * awake, "{asleep} for {awake} operations");
+    assert!(after > 0.99 * before, "{after} for {before} acquisitions");
+    // Not where it would find the lock free.
+    assert_eq!(operations(never, 5_000), operations(usual, 5_000));
 }

@@ -22,6 +22,10 @@
 //! acquisitions (`batches.rs`), and if no thread waits for a condition, which the candidate might be about to
 //! bring about. Where it does not, a newcomer looks at the lock a few times before it queues, if nobody does.
 //!
+//! The holder may need the lock again and again, so that it is free only for moments. Then candidates look in vain
+//! until they may insist. If `RESIGN` of them in a row have, the next ones *resign*: they sleep for `GRACE`, and then
+//! claim the lock, asleep; until one finds it free as it wakes up.
+//!
 //! Whoever has spun for a while, `SPIN`, would better have slept if another thread wants its CPU, the holder maybe,
 //! and would better go on if none does. So it gives way to others first; only if they have made use of the CPU, or
 //! after `AGAIN` rounds, it sleeps. Another waiter, which gives way itself, has not.
@@ -100,6 +104,8 @@ pub trait Bounds: Send + Sync + 'static {
     const GRACE: Ns;
     /// After so many careful releases in a row that found nobody asleep the next ones are plain stores.
     const CALM: u8;
+    /// After so many candidates in a row that had to insist, the next ones sleep for as long.
+    const RESIGN: u32;
     /// A waiter spins for so long before it asks whether another thread wants its CPU, ns.
     const SPIN: Ns;
     /// So often a waiter spins once more before it sleeps, if no other thread makes use of its CPU.
@@ -125,6 +131,7 @@ impl Bounds for Published {
     const NEAR: u32 = 32;
     const TURN: Ns = 30_000;
     const GRACE: Ns = 200_000;
+    const RESIGN: u32 = 4;
     const CALM: u8 = 32;
     const SPIN: Ns = 4_000;
     const AGAIN: u32 = 32;
@@ -277,8 +284,10 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
             self.seat.sit_down(hints);
         }
         self.let_others_go_first(since);
+        let resigns = !sleepers.are_none() && sleepers.insisted >= Setting::Resign.number::<P>(B::RESIGN);
+        let in_vain = !resigns || self.resign(grace);
         let mut again = Setting::Again.number::<P>(B::AGAIN).div_ceil(AGAIN_OF_QUEUE);
-        let (turns, took) = loop {
+        let (turns, took, insisted) = loop {
             if let Some(acquired) = self.watch(since.saturating_add(grace)) {
                 break acquired;
             }
@@ -286,6 +295,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
                 self.sleep(P::instant().saturating_sub(since) >= grace);
             }
         };
+        sleepers.note_candidate(insisted && in_vain);
         self.note_pace();
         let hints = self.seat.stand_up().after(turns, took);
         self.calm_down();
@@ -304,6 +314,16 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         });
         self.seat.leave(hints, !heir.is_somebody());
         heir.wake();
+    }
+
+    /// Leaves the lock alone for `grace`, as the candidate, and then claims it, unless it is free. Whether it was not.
+    fn resign(&self, grace: Ns) -> bool {
+        P::sleep(grace);
+        let is_held = self.is_held();
+        if is_held {
+            self.sleep(true);
+        }
+        is_held
     }
 
     /// Sleeps until the lock is released, and claims it or not.
@@ -438,6 +458,13 @@ unsafe impl<P: Platform, B: Bounds> RawLock<P> for AutoLock<P, B> {
                 default: Default::Time(Published::GRACE),
                 summary: "wait after which the candidate pauses no more, and claims the lock if it sleeps",
                 source: "sim regret, see docs/auto.md",
+            },
+            Parameter {
+                key: "resign",
+                values: Values::Number(Setting::Resign, 0, 1_000_000, "candidates"),
+                default: Default::Number(Published::RESIGN),
+                summary: "after so many candidates in a row that had to wait for grace, the next ones sleep that long",
+                source: "bench regret, see docs/auto.md",
             },
             Parameter {
                 key: "promote",

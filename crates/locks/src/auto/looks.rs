@@ -97,8 +97,8 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
     }
 
     /// Looks for a while whether the lock is free; from `insists` on without pauses. If it has acquired the lock: how
-    /// many acquisitions there have been meanwhile, with its own, and how long it took, ns.
-    pub(super) fn watch(&self, insists: Ns) -> Option<(u32, Ns)> {
+    /// many acquisitions there have been meanwhile, with its own, how long it took, ns, and whether it had to insist.
+    pub(super) fn watch(&self, insists: Ns) -> Option<(u32, Ns, bool)> {
         let longest = Setting::Longest.number::<P>(LONGEST);
         let longest = if P::has_one_node() { longest.min(LONGEST_OF_ONE_NODE) } else { longest };
         let most = LOOKS.saturating_mul(Self::spins());
@@ -115,7 +115,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
             let new = self.turns_since(&mut seen);
             turns += u32::from(new);
             if acquired {
-                return Some(Some((turns, now.saturating_sub(began))));
+                return Some(Some((turns, now.saturating_sub(began), insists)));
             }
             if spent >= most {
                 return Some(None);

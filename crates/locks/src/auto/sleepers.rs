@@ -1,7 +1,7 @@
 //! The waiters that have been set aside: a list that one thread has at a time, and that goes from candidate to
 //! candidate.
 //!
-//!   Sleepers { first: [S]->[T]->[U] :last, due, turn, passed, home }
+//!   Sleepers { first: [S]->[T]->[U] :last, due, turn, passed, home, insisted }
 //!
 //! It is passed on in the node of the waiter that gets it, or, while the queue is empty, in that of its own first
 //! waiter. All accesses to it are Relaxed: who gets the list has acquired what its predecessor wrote, with the seat.
@@ -43,6 +43,7 @@ pub struct Given<P: Platform> {
     turn: P::U32,
     passed: P::U32,
     home: P::U32,
+    insisted: P::U32,
 }
 
 impl<P: Platform> Given<P> {
@@ -54,6 +55,7 @@ impl<P: Platform> Given<P> {
             turn: P::U32::new(0),
             passed: P::U32::new(0),
             home: P::U32::new(0),
+            insisted: P::U32::new(0),
         }
     }
 
@@ -65,6 +67,7 @@ impl<P: Platform> Given<P> {
         self.turn.store(sleepers.turn as u32, Ordering::Relaxed);
         self.passed.store(sleepers.passed, Ordering::Relaxed);
         self.home.store(sleepers.home, Ordering::Relaxed);
+        self.insisted.store(sleepers.insisted, Ordering::Relaxed);
     }
 
     /// The list that has been set.
@@ -83,6 +86,7 @@ impl<P: Platform> Given<P> {
             turn: self.turn.load(Ordering::Relaxed).into(),
             passed: self.passed.load(Ordering::Relaxed),
             home: self.home.load(Ordering::Relaxed),
+            insisted: self.insisted.load(Ordering::Relaxed),
         }
     }
 
@@ -113,10 +117,13 @@ pub struct Sleepers<P: Platform> {
     passed: u32,
     /// The place of the candidate that has given the list.
     pub home: u32,
+    /// So many candidates in a row have had to insist ([`super::lock::Bounds::GRACE`]), up to the last one.
+    pub insisted: u32,
 }
 
 impl<P: Platform> Sleepers<P> {
-    pub const NONE: Self = Sleepers { first: null_mut(), last: null_mut(), due: 0, turn: 0, passed: 0, home: 0 };
+    pub const NONE: Self =
+        Sleepers { first: null_mut(), last: null_mut(), due: 0, turn: 0, passed: 0, home: 0, insisted: 0 };
 
     /// The list that begins with this waiter.
     ///
@@ -153,6 +160,7 @@ impl<P: Platform> Sleepers<P> {
     pub fn append(&mut self, others: Self) {
         self.due = self.due.max(others.due);
         self.turn = self.turn.max(others.turn);
+        self.insisted = self.insisted.max(others.insisted);
         if others.first.is_null() {
             return;
         }
@@ -232,6 +240,11 @@ impl<P: Platform> Sleepers<P> {
         // LAST: the waiter may return and reuse its memory after this.
         node.answer(CALLED, others);
         Wake(status)
+    }
+
+    /// Notes whether the candidate that has the list now had to insist.
+    pub fn note_candidate(&mut self, insisted: bool) {
+        self.insisted = if insisted { self.insisted.saturating_add(1) } else { 0 };
     }
 
     /// Learns how long a wake-up takes.
@@ -320,10 +333,15 @@ mod tests {
         assert_eq!(taken(&mut sleepers, 10), Some(nodes[0].address()));
         assert_eq!(taken(&mut sleepers, 4_009), None);
         assert_eq!(taken(&mut sleepers, 4_010), Some(nodes[1].address()));
+        sleepers.note_candidate(true);
+        sleepers.note_candidate(true);
         // What the list knows goes with it, also when it is short, and has an upper bound.
         // SAFETY: passed on.
         let mut passed = unsafe { Sleepers::<Native>::beginning_with(sleepers.leave()) };
         assert_eq!(taken(&mut passed, 8_009), None);
+        assert_eq!(passed.insisted, 2);
+        passed.note_candidate(false);
+        assert_eq!(passed.insisted, 0);
         passed.learn(Ns::MAX);
         assert_eq!(passed.turn, LONGEST_TURN);
         assert!(taken(&mut passed, 8_010).is_some() && taken(&mut passed, Ns::MAX).is_none());
