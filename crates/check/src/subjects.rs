@@ -130,9 +130,9 @@ fn routes() -> Vec<Subject> {
     subjects
 }
 
-/// `auto` with bounds of next to nothing: sleepers are called and the lock is claimed at once, a candidate sleeps where
-/// the one before had to insist, and a single careful release ends being careful; and the same with batches, in which each candidate lets others go first for two looks
-/// at the clock.
+/// `auto` with bounds of next to nothing: sleepers are called and the lock is claimed at once, a candidate sleeps if
+/// the one before had to insist, and a single careful release ends being careful; and the same with batches, in which
+/// each candidate lets others go first for two looks at the clock.
 fn autos() -> Vec<Subject> {
     use lockswap_locks::auto::lock::{AutoLock, Bounds};
 

@@ -68,7 +68,7 @@ impl Waiter {
         waiter
     }
 
-    /// Spins for a time that has paid off before ([`lockswap_locks::conditions`]). Returns whether the waiter was woken.
+    /// Spins for a time that has paid off before ([`lockswap_locks::conditions`]). Whether the waiter was woken.
     pub fn spin(&self) -> bool {
         let experience = &tls::thread().conditions;
         let end = self.began.saturating_add(experience.budget());
