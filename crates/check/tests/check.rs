@@ -50,8 +50,7 @@ fn each_lock_in_processes(test: &str, check: impl Fn(&Subject)) {
         command.args([test, "--exact", "--nocapture"]).env(HALF, half).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().expect("this program can be started")
     };
-    for half in ["first", "second"].map(start) {
-        let output = half.wait_with_output().expect("it ends");
+    for output in ["first", "second"].map(start).map(|half| half.wait_with_output().expect("it ends")) {
         let [said, complained] = [&output.stdout, &output.stderr].map(|stream| String::from_utf8_lossy(stream));
         assert!(output.status.success() && said.contains("1 passed"), "{}\n{said}\n{complained}", output.status);
     }

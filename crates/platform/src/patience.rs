@@ -15,7 +15,9 @@ use crate::Ns;
 pub const SPIN_ROUNDS: u32 = 1_000;
 /// Yielding before it naps, ns: longer than a thousand waiters take for 50 us each.
 pub const NAP_AFTER: Ns = 50_000_000;
-/// The same for a real-time thread: a holder of lower priority on its CPU cannot release the lock before that.
+/// The same for a real-time thread: a holder of lower priority on its CPU cannot release the lock before that. Two
+/// threads that wake each other 400 times (`lockswap run --lock mcs_spin -- driver realtime_fifo_cond`) took 10.5 s
+/// with the time above, and take 0.23 s with this one.
 pub const NAP_AFTER_IN_REAL_TIME: Ns = 1_000_000;
 /// The first nap, ns; each further one is twice as long.
 pub const SHORTEST_NAP: Ns = 20_000;

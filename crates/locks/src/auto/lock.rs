@@ -284,7 +284,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
             self.seat.sit_down(hints);
         }
         self.let_others_go_first(since);
-        let resigns = !sleepers.are_none() && sleepers.insisted >= Setting::Resign.number::<P>(B::RESIGN);
+        let resigns = sleepers.insisted >= Setting::Resign.number::<P>(B::RESIGN);
         let in_vain = !resigns || self.resign(grace);
         let mut again = Setting::Again.number::<P>(B::AGAIN).div_ceil(AGAIN_OF_QUEUE);
         let (turns, took, insisted) = loop {
