@@ -163,6 +163,7 @@ fn this_machine_is_probed() {
         (".latency.memory", 10.0, 5_000.0),
         (".latency.shared_cache", 1.0, 5_000.0),
         (".latency.cluster.core", 1.0, 20_000.0),
+        (".fabric.request", 0.001, 1.0),
         (".scheduler.slice", 1e5, 1e9),
         (".scheduler.switch", 50.0, 1e7),
         (".scheduler.yield", 20.0, 1e7),

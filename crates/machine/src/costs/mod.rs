@@ -1,5 +1,5 @@
 //! What single steps cost on this machine: arithmetic and accesses of one CPU ([`core`]), a line that comes from
-//! another CPU ([`lines`]), memory ([`memory`]), hardware threads that share a core ([`siblings`]), what the operating
+//! another CPU ([`lines`]), one that two use at once ([`contended`]), memory ([`memory`]), hardware threads that share a core ([`siblings`]), what the operating
 //! system does ([`system`]), and how long a waiter may spin before it sleeps ([`sleep`]).
 //!
 //! Every function takes some samples and adds them to those of earlier calls. A caller goes through all of them
@@ -7,6 +7,7 @@
 //! one. Such moments only ever make a cost longer: [`Samples::typical`] is the lower quartile where they are common,
 //! and [`Samples::median`] where they are rare.
 
+pub mod contended;
 pub mod core;
 pub mod lines;
 pub mod memory;

@@ -42,7 +42,7 @@ pub struct Line {
     pub queue: Vec<Request>,
     /// Clusters with a copy.
     clusters: u64,
-    /// How long a request takes to the core that was served last.
+    /// How long it took the line to come to the core that was served last, without the request for it.
     pub(super) way: Ps,
     pub pending: Vec<Pending>,
     pub watchers: Vec<(u32, u32)>,
@@ -249,8 +249,9 @@ impl Engine {
         };
         let latency = self.this_time(latency) + self.fabric(home, node, supplier);
         let there = self.there(index, core, latency, sent);
+        let way = self.machine.supply(latency);
         let line = &mut self.lines[index];
-        line.way = latency / 2;
+        line.way = way;
         line.busy_until = there;
         line.arrives = there;
         line.served = core;

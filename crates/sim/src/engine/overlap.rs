@@ -128,14 +128,14 @@ impl Engine {
         }
     }
 
-    /// When a line is there that takes `latency`, if `core` has sent for it at `sent`: half of that is the way of the
+    /// When a line is there that takes `latency`, if `core` has sent for it at `sent`: a part of that is the way of the
     /// request to where the line is, which gives it away when it can. Lines that overlap come one after the other.
     pub(super) fn there(&self, index: usize, core: u32, latency: Ps, sent: Ps) -> Ps {
         let line = &self.lines[index];
         let kind = self.kind_of_core[core as usize];
         let apart = (latency * self.machine.kinds[kind as usize].stream) >> 10;
         let free = line.changed.max(line.busy_until).min(self.now);
-        let there = (sent + latency / 2).max(free) + latency / 2;
+        let there = (sent + self.machine.request(latency)).max(free) + self.machine.supply(latency);
         there.max(self.now + apart)
     }
 }

@@ -147,7 +147,7 @@ impl Engine {
                 // The owner keeps the line until the request has come to it.
                 let line = &mut self.lines[index];
                 if line.owner != NOBODY && line.owner != request.core {
-                    let way = self.machine.distance(line.owner, request.core) / 2;
+                    let way = self.machine.request(self.machine.distance(line.owner, request.core));
                     let sent = if self.machine.costs.outstanding { request.made } else { line.arrives };
                     let comes = line.arrives.max(sent + way);
                     if comes > self.now {

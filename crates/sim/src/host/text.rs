@@ -26,7 +26,7 @@ const ALWAYS: &str = "\"always\"";
 const NEVER: &str = "\"never\"";
 /// Every file begins like this.
 const MAGIC: &str =
-    "# Written by `lockswap sim probe`: this machine as a simulated one. docs/simulator.md describes the keys.\n";
+    "# Written by `lockswap sim probe`, version 2: this machine as a simulated one. docs/simulator.md describes the keys.\n";
 
 impl Facts {
     /// How the file of a machine of this shape begins: what does not begin like that describes another one.
@@ -260,11 +260,18 @@ fn fabric(found: &Found) -> Lines {
         let number = if upgrade - own < line / 2.0 { ALWAYS } else { NEVER };
         Some(Value { number: number.into(), origin })
     });
+    // The exchanges that fit into the way of the next request, which begins when the line has come.
+    let request = found.nearest().and_then(|costs| {
+        let (exchanges, rmw) = (found.contended.exchanges.median()?, found.core.rmw.median()?);
+        let share = (exchanges * rmw / costs.line.median()?).min(1.0);
+        computed(Some(share), 0.0, &format!("{} exchanges to a look of another core, times rmw", short(exchanges)))
+    });
     lines([
         (
             "migratory",
             migratory.unwrap_or_else(|| Value { number: NEVER.into(), origin: "assumed: there is one core".into() }),
         ),
+        ("request", request.unwrap_or_else(|| assumed(0.5, "there is one core"))),
         ("serve", assumed(2.5, "")),
         ("invalidate", assumed(1.0, "")),
         ("home", assumed(3.0, "")),

@@ -207,6 +207,9 @@ pub struct Fabric {
     /// its way to; else it is sent there when the line has come.
     #[serde(default)]
     pub outstanding: bool,
+    /// What a request takes of the latency of a line, 0 to 1; the line takes the rest.
+    #[serde(default = "half")]
+    pub request: f64,
     /// A clean line serves the next reader after this time.
     pub serve: f64,
     /// To invalidate one more sharer.
@@ -307,6 +310,10 @@ fn usual_interrupted() -> f64 {
 
 fn one() -> u32 {
     1
+}
+
+fn half() -> f64 {
+    0.5
 }
 
 fn one_f() -> f64 {

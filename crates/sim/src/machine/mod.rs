@@ -104,6 +104,7 @@ pub(crate) struct Costs {
     pub(crate) sibling_spinning: u64,
     pub(crate) migratory: Migratory,
     pub(crate) outstanding: bool,
+    pub(crate) request: u64,
     pub(crate) serve: Ps,
     pub(crate) invalidate: Ps,
     pub(crate) home: Ps,
@@ -179,13 +180,25 @@ impl Machine {
         self.cluster_distance(self.cluster_of_core[from as usize], self.cluster_of_core[to as usize])
     }
 
-    /// From a core to the directory of a node, half as far as from there to a line and back; nothing within the node.
+    /// What a request takes of a latency.
+    #[inline]
+    pub(crate) fn request(&self, latency: Ps) -> Ps {
+        (latency * self.costs.request) >> 10
+    }
+
+    /// What the line takes of it.
+    #[inline]
+    pub(crate) fn supply(&self, latency: Ps) -> Ps {
+        (latency * (1024 - self.costs.request)) >> 10
+    }
+
+    /// How long a request takes from a core to the directory of a node; nothing within the node.
     pub(crate) fn way_to_node(&self, core: u32, node: u32) -> Ps {
         let cluster = self.cluster_of_core[core as usize];
         if self.node_of_cluster[cluster as usize] == node {
             return 0;
         }
-        self.cluster_distance(cluster, node * (self.clusters / self.nodes)) / 2
+        self.request(self.cluster_distance(cluster, node * (self.clusters / self.nodes)))
     }
 
     #[inline]

@@ -247,7 +247,12 @@ fn distances(file: &File, clusters: u32, nodes: u32) -> Result<Vec<Ps>, Problem>
 
 fn costs(file: &File) -> Result<Costs, Problem> {
     let (latency, core, fabric, scheduler) = (&file.latency, &file.core, &file.fabric, &file.scheduler);
-    for (key, share) in [("core.stream", core.stream), ("fabric.near", fabric.near), ("fabric.jitter", fabric.jitter)] {
+    for (key, share) in [
+        ("core.stream", core.stream),
+        ("fabric.near", fabric.near),
+        ("fabric.jitter", fabric.jitter),
+        ("fabric.request", fabric.request),
+    ] {
         if !(0.0..=1.0).contains(&share) {
             return Err((key.into(), format!("is {share}, not in 0 to 1")));
         }
@@ -293,6 +298,7 @@ fn costs(file: &File) -> Result<Costs, Problem> {
         sibling_spinning: (core.sibling_spinning * 1024.0) as u64,
         migratory: fabric.migratory,
         outstanding: fabric.outstanding,
+        request: (fabric.request * 1024.0) as u64,
         writes_ahead: core.writes_ahead,
         serve: ps("fabric.serve", fabric.serve)?,
         invalidate: ps("fabric.invalidate", fabric.invalidate)?,

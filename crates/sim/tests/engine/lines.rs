@@ -41,16 +41,19 @@ fn a_line_takes_as_long_as_the_machine_file_says() {
 fn a_core_keeps_a_line_until_the_next_request_has_come_to_it() {
     // Half of 50 ns, in additions of 2 ns, after the first, which came with the line; and 30 ns until the second
     // thread has the line, 50 from there.
-    let (additions, took) = additions_until_asked("false");
+    let (additions, took) = additions_until_asked(("fabric.outstanding", "false"));
     assert!((11..=13).contains(&additions) && (80..90).contains(&took), "{additions} additions, {took} ns");
     // The request is there when the line comes, which takes 30 ns and half of 50.
-    let (additions, took) = additions_until_asked("true");
+    let (additions, took) = additions_until_asked(("fabric.outstanding", "true"));
     assert!((1..=2).contains(&additions) && (55..65).contains(&took), "{additions} additions, {took} ns");
+    // A request that takes a fifth of the 50 ns is there after five additions; the line then takes four fifths.
+    let (additions, took) = additions_until_asked(("fabric.request", "0.2"));
+    assert!((5..=7).contains(&additions) && (80..90).contains(&took), "{additions} additions, {took} ns");
 }
 
 /// What the third thread sees of the second one's additions, and after how many ns.
-fn additions_until_asked(outstanding: &str) -> (u64, u64) {
-    let machine = one_socket(&[("core.rmw", "2"), ("fabric.outstanding", outstanding)]);
+fn additions_until_asked(change: (&str, &str)) -> (u64, u64) {
+    let machine = one_socket(&[("core.rmw", "2"), change]);
     // The second thread takes the line, and adds as often as it can; the third one asks meanwhile.
     let word = Alone::new();
     let seen = on_threads(&machine, 3, |number| {
@@ -71,6 +74,36 @@ fn additions_until_asked(outstanding: &str) -> (u64, u64) {
         (0, 0)
     });
     seen.unwrap()[2]
+}
+
+/// What `lockswap sim probe` counts to find `fabric.request`.
+#[test]
+fn between_two_looks_as_many_exchanges_fit_as_into_the_way_of_a_request() {
+    for (request, migratory) in
+        [("0.2", "\"always\""), ("0.3", "\"always\""), ("0.5", "\"always\""), ("0.3", "\"never\"")]
+    {
+        let machine = one_socket(&[("core.rmw", "2"), ("fabric.request", request), ("fabric.migratory", migratory)]);
+        let (word, done) = (Alone::new(), Alone::new());
+        const EXCHANGES: u32 = 10_000;
+        let looks = on_threads(&machine, 2, |number| {
+            at(100_000);
+            if number == 0 {
+                (0..EXCHANGES).for_each(|number| _ = word.0.swap(number, Relaxed));
+                done.0.store(1, Relaxed);
+                return 0;
+            }
+            let mut looks = 0;
+            while done.0.load(Relaxed) == 0 {
+                word.0.load(Relaxed);
+                looks += 1;
+                Sim::keep_busy(25);
+            }
+            looks
+        });
+        let found = f64::from(EXCHANGES) / f64::from(looks.unwrap()[1]);
+        let expected = request.parse::<f64>().unwrap() * 50.0 / 2.0;
+        assert!((0.85..1.15).contains(&(found / expected)), "{request}, {migratory}: {found}, not {expected}");
+    }
 }
 
 /// As two CPUs of an AMD EPYC do, whose line takes 30 ns: 4.6 ns for an addition of 2.3 ns, and 6 additions in a row
