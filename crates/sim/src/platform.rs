@@ -165,7 +165,7 @@ impl Platform for Sim {
         loop {
             spin::begin_condition();
             if let Some(value) = f() {
-                spin::end_condition();
+                spin::end_wait(waits);
                 return value;
             }
             if !std::mem::replace(&mut waits, true) {
@@ -182,7 +182,7 @@ impl Platform for Sim {
         loop {
             spin::begin_condition();
             if let Some(value) = f() {
-                spin::end_condition();
+                spin::end_wait(waits);
                 return Some(value);
             }
             spin::end_condition();
@@ -199,16 +199,18 @@ impl Platform for Sim {
     #[track_caller]
     fn spin_map_bounded<R>(rounds: u32, mut f: impl FnMut() -> Option<R>) -> Option<R> {
         let end = engine::time() + Ps::from(rounds) * engine::machine().costs.pause;
+        let mut waits = false;
         loop {
             spin::begin_condition();
             if let Some(value) = f() {
-                spin::end_condition();
+                spin::end_wait(waits);
                 return Some(value);
             }
             if engine::time() >= end {
                 spin::end_condition();
                 return None;
             }
+            waits = true;
             spin::watch_until(Some(end));
         }
     }

@@ -28,6 +28,14 @@ pub fn end_condition() {
     engine().me().in_condition = false;
 }
 
+/// Ends the evaluation of a condition that holds. If that was waited for, what follows has not begun before.
+pub fn end_wait(waited: bool) {
+    end_condition();
+    if waited {
+        look_ahead_anew();
+    }
+}
+
 /// Starts a wait: its patience is new.
 pub fn begin_wait(place: &'static Location<'static>) {
     let engine = engine();

@@ -185,6 +185,36 @@ fn independent_misses_overlap_and_dependent_ones_do_not() {
     assert!(at_once.contains(&took(false, false)), "{}", took(false, false));
 }
 
+/// Two CPUs of an AMD EPYC whose line takes 32 ns pass a word on in 33 ns, and in 55 to 67 ns if the one that has it
+/// writes to another line, too.
+#[test]
+fn what_follows_a_wait_is_sent_for_when_the_wait_has_ended() {
+    let machine = one_socket(&[("core.stream", "0.1")]);
+    // Not 4 bytes, which may be an index.
+    #[repr(align(128))]
+    struct Word(<Sim as Platform>::Usize);
+    let word = || Word(<Sim as Platform>::Usize::holding(0));
+    // A wait for one word, and one whose condition reads two.
+    for words in [1, 2] {
+        let (watched, data) = ([word(), word()], word());
+        let took = on_threads(&machine, 2, |number| {
+            if number == 0 {
+                at(100_000);
+                data.0.store(1, Relaxed);
+                watched[words - 1].0.store(1, Relaxed);
+                return 0;
+            }
+            let is_set = || watched[..words].iter().map(|word| word.0.load(Relaxed)).sum::<usize>() == 1;
+            Sim::spin_map(|| is_set().then_some(()));
+            let ended = Sim::measured_now();
+            data.0.load(Relaxed);
+            Sim::measured_now() - ended
+        });
+        let took = took.unwrap()[1];
+        assert!((45..55).contains(&took), "{words} words: {took} ns");
+    }
+}
+
 #[test]
 fn an_access_that_goes_where_it_went_last_time_depends_on_no_index() {
     let machine = one_socket(&[("core.writes_ahead", "true"), ("core.stream", "0.1")]);
