@@ -97,7 +97,7 @@ impl Inside {
         assert_eq!(status, Some(127), "{name}: the library was not loaded: {}", unknown.tail());
         let plain = self.run(None, command);
         assert!(plain.success(), "{name} without lockswap {}:\n{}", plain.ending(), plain.tail());
-        each_lock(&format!("{name} on Debian trixie"), Which::Few, 1, |variant| {
+        each_lock(&format!("{name} on Debian trixie"), Which::Few, 2, |variant| {
             let outcome = self.run(Some(variant), command);
             if outcome.success() && result(&outcome) == result(&plain) {
                 return Ok(());

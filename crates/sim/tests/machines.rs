@@ -44,7 +44,7 @@ fn wrong_files_are_refused_by_name_and_key() {
         ("slice = 3e6", "slice = 3", "scheduler.slice is 3, under 1000 ns"),
         ("line = 128", "line = 96", "core.line is 96, not 64 or 128"),
         ("invalidate = 1", "invalidate = -3", "fabric.invalidate is -3, not in 0 to"),
-        ("[fabric]", "[fabric]\nrequest = 1.5", "fabric.request is 1.5, not in 0 to 1"),
+        ("request = 0.5", "request = 1.5", "fabric.request is 1.5, not in 0 to 1"),
         ("[core]", "[cores]", "unknown field `cores`"),
         ("hit = ", "hitt = ", "unknown field `hitt`"),
         ("title = ", "title ", "line 3"),
