@@ -1,8 +1,8 @@
 //! A line that two CPUs use at once.
 //!
 //! The first CPU exchanges a word, one time after the other; the second one looks at it again and again, with a pause
-//! between two looks, as a waiter does. Each look takes the line away. How many exchanges there are to a look tells how
-//! long the first CPU keeps the line once it has it back.
+//! between two looks, as a waiter does. Each look takes the line away. How many exchanges there are to a look tells
+//! how long the first CPU keeps the line once it has it back.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,6 +1,7 @@
 //! What single steps cost on this machine: arithmetic and accesses of one CPU ([`core`]), a line that comes from
-//! another CPU ([`lines`]), one that two use at once ([`contended`]), memory ([`memory`]), hardware threads that share a core ([`siblings`]), what the operating
-//! system does ([`system`]), and how long a waiter may spin before it sleeps ([`sleep`]).
+//! another CPU ([`lines`]), one that two use at once ([`contended`]), memory ([`memory`]), hardware threads that share
+//! a core ([`siblings`]), what the operating system does ([`system`]), and how long a waiter may spin before it sleeps
+//! ([`sleep`]).
 //!
 //! Every function takes some samples and adds them to those of earlier calls. A caller goes through all of them
 //! several times, so that a moment in which other programs take a CPU spoils a few samples of each cost and not all of

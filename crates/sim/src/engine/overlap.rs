@@ -128,8 +128,8 @@ impl Engine {
         }
     }
 
-    /// When a line is there that takes `latency`, if `core` has sent for it at `sent`: a part of that is the way of the
-    /// request to where the line is, which gives it away when it can. Lines that overlap come one after the other.
+    /// When a line is there that takes `latency`, if `core` has sent for it at `sent`: a part is the way of the request
+    /// to where the line is, which gives it away when it can. Lines that overlap come one after the other.
     pub(super) fn there(&self, index: usize, core: u32, latency: Ps, sent: Ps) -> Ps {
         let line = &self.lines[index];
         let kind = self.kind_of_core[core as usize];

@@ -26,7 +26,7 @@ const ALWAYS: &str = "\"always\"";
 const NEVER: &str = "\"never\"";
 /// Every file begins like this.
 const MAGIC: &str =
-    "# Written by `lockswap sim probe`, version 2: this machine as a simulated one. docs/simulator.md describes the keys.\n";
+    "# Written by `lockswap sim probe`, version 2: this machine, simulated. docs/simulator.md describes the keys.\n";
 
 impl Facts {
     /// How the file of a machine of this shape begins: what does not begin like that describes another one.
