@@ -4,9 +4,10 @@
 //
 // Two threads, one on each CPU, run for 30 ms in each of 9 rounds; printed are medians. Each row says what the first
 // thread does over and over, and what the second one does meanwhile: how long an operation of the first takes (of
-// both, where both add), how many it makes in a row before it meets one of the other, how long a look of the second
-// takes, and at which share of them it finds the lock held (acquired by an exchange, released by a store). As root,
-// on a machine that does other things too, `chrt -f 10 ./word` keeps those away from both CPUs while it runs, 2 s.
+// both, where both add, and a hand-over, where they pass the word on), how many it makes in a row before it meets one
+// of the other, or to one look of the other, how long a look of the second takes, and at which share of them it finds
+// the lock held (acquired by an exchange, released by a store). As root, on a machine that does other things too,
+// `chrt -f 10 ./word` keeps those away from both CPUs while it runs, 3 s.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -23,8 +24,8 @@
 #define ROUND_NS 30000000L
 #define BATCH 100
 
-enum first { ADD, LOCK };
-enum second { NOTHING, ADDS, LOOKS, LOOKS_WITH_PAUSES, LOOKS_SELDOM };
+enum first { ADD, LOCK, EXCHANGE, PASS, WRITE_AND_PASS };
+enum second { NOTHING, ADDS, PASSES, LOOKS, LOOKS_WITH_PAUSES, LOOKS_SELDOM };
 
 static const struct { enum first first; enum second second; const char *what; } ROWS[] = {
     {ADD, NOTHING, "adds alone"},
@@ -35,9 +36,13 @@ static const struct { enum first first; enum second second; const char *what; } 
     {LOCK, LOOKS, "acquires and releases, the other looks"},
     {LOCK, LOOKS_WITH_PAUSES, "acquires and releases, the other looks after a pause"},
     {LOCK, LOOKS_SELDOM, "acquires and releases, the other looks after 8 pauses"},
+    {EXCHANGE, LOOKS_WITH_PAUSES, "exchanges, the other looks after a pause"},
+    {PASS, PASSES, "waits with pauses, passes on, the other, too"},
+    {WRITE_AND_PASS, PASSES, "the same, and writes to another line before"},
 };
 
 static LINE atomic_ulong word;
+static LINE atomic_ulong data;
 static LINE atomic_int arrived;
 static LINE atomic_bool done;
 static LINE struct { double ns, made, turns, looks, look, held; } found;
@@ -55,6 +60,20 @@ static void meet(void) {
     while (atomic_load(&arrived) < 2) sched_yield();
 }
 
+// Waits until the word has come to this number, and counts it up; false if the other thread has ended.
+static bool pass_on(unsigned long number) {
+    while (atomic_load_explicit(&word, memory_order_acquire) != number) {
+        if (atomic_load_explicit(&done, memory_order_relaxed)) return false;
+        pause_cpu();
+    }
+    if (ROWS[row].first == WRITE_AND_PASS) {
+        unsigned long before = atomic_load_explicit(&data, memory_order_relaxed);
+        atomic_store_explicit(&data, before + 1, memory_order_relaxed);
+    }
+    atomic_store_explicit(&word, number + 1, memory_order_release);
+    return true;
+}
+
 static void run_first(void) {
     unsigned long made = 0, turns = 0, expected = 0;
     long begin = now(), end = begin;
@@ -64,6 +83,10 @@ static void run_first(void) {
                 unsigned long before = atomic_fetch_add(&word, 1);
                 turns += before != expected;
                 expected = before + 1;
+            } else if (ROWS[row].first == EXCHANGE) {
+                atomic_exchange_explicit(&word, made, memory_order_relaxed);
+            } else if (ROWS[row].second == PASSES) {
+                pass_on(made++);
             } else {
                 atomic_exchange_explicit(&word, 1, memory_order_acquire);
                 atomic_store_explicit(&word, 0, memory_order_release);
@@ -80,6 +103,7 @@ static void run_second(void) {
     enum second second = ROWS[row].second;
     unsigned long looks = 0, held = 0;
     long begin = now();
+    for (unsigned long number = 1; second == PASSES && pass_on(number);) number += 2;
     while (!atomic_load_explicit(&done, memory_order_relaxed)) {
         for (int i = 0; i < BATCH; i++) {
             int pauses = second == LOOKS_WITH_PAUSES ? 1 : second == LOOKS_SELDOM ? 8 : 0;
@@ -150,13 +174,13 @@ int main(int count, char **arguments) {
             }
             for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
             operation[round] = found.ns / (found.made + (ROWS[row].second == ADDS ? found.looks : 0));
-            turn[round] = found.turns > 0 ? found.made / found.turns : 0;
+            turn[round] = found.turns > 0 ? found.made / found.turns : found.made * found.look / found.ns;
             look[round] = found.look;
             held[round] = found.held;
         }
         printf("%-56s %9.2f", ROWS[row].what, median(operation));
         bool looks = ROWS[row].second >= LOOKS;
-        print("%9.1f", ROWS[row].second == ADDS, median(turn));
+        print("%9.1f", ROWS[row].second == ADDS || ROWS[row].first == EXCHANGE, median(turn));
         print("%9.1f", looks, median(look));
         print("%5.0f%%", looks && ROWS[row].first == LOCK, 100 * median(held));
         printf("\n");

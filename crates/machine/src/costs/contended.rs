@@ -17,31 +17,17 @@ const LOOKS: u32 = 10;
 /// Samples that one call adds.
 const ROUNDS: u32 = 20;
 
-/// How the line is shared.
-#[derive(Clone, Debug, Default)]
-pub struct Costs {
-    /// Exchanges that the first CPU makes from one look of the second to the next.
-    pub exchanges: Samples,
-}
-
-impl Costs {
-    /// Adds all samples of `others`.
-    pub fn extend(&mut self, others: Self) {
-        self.exchanges.extend(others.exchanges);
-    }
-}
-
 /// A word with two neighbouring lines for itself.
 #[repr(align(128))]
 #[derive(Default)]
 struct Alone(AtomicU32);
 
-/// Adds samples of a word that `first` exchanges while `second` looks at it.
-pub fn measure(first: usize, second: usize, costs: &mut Costs) -> Result<(), ProbeError> {
+/// Adds samples of how many exchanges `first` makes from one look of `second` to the next.
+pub fn measure(first: usize, second: usize, exchanges: &mut Samples) -> Result<(), ProbeError> {
     // ORDER: Relaxed at each access to both: they carry nothing, and the turns say when a round begins and ends.
     let (word, looks) = (Alone::default(), Alone::default());
     let exchange = |turn: &Turn| {
-        let mut found = Costs::default();
+        let mut found = Samples::default();
         for round in 0..ROUNDS {
             if !turn.wait(2 * round + 1) {
                 break;
@@ -50,7 +36,7 @@ pub fn measure(first: usize, second: usize, costs: &mut Costs) -> Result<(), Pro
             (0..EXCHANGES).for_each(|number| _ = black_box(word.0.swap(number, Ordering::Relaxed)));
             let made = looks.0.load(Ordering::Relaxed).wrapping_sub(before);
             if made > 0 {
-                found.exchanges.push(f64::from(EXCHANGES) / f64::from(made));
+                found.push(f64::from(EXCHANGES) / f64::from(made));
             }
             turn.pass(2 * round + 2);
         }
@@ -69,6 +55,6 @@ pub fn measure(first: usize, second: usize, costs: &mut Costs) -> Result<(), Pro
         }
     };
     let (found, ()) = on_both((first, exchange), (second, look))?;
-    costs.extend(found);
+    exchanges.extend(found);
     Ok(())
 }

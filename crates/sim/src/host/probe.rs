@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lockswap_machine::costs::{contended, core, lines, memory, siblings, system};
+use lockswap_machine::costs::{contended, core, lines, memory, siblings, system, Samples};
 use lockswap_machine::cpuset::CpuSet;
 use lockswap_machine::files::Files;
 use lockswap_machine::probe::ProbeError;
@@ -46,8 +46,8 @@ pub(super) enum Between {
 pub struct Found {
     pub(super) core: core::Costs,
     pub(super) lines: BTreeMap<Between, lines::Costs>,
-    /// Between the cores that are nearest to each other.
-    pub(super) contended: contended::Costs,
+    /// Exchanges to a look of the nearest core.
+    pub(super) exchanges: Samples,
     pub(super) memory: memory::Costs,
     pub(super) siblings: siblings::Costs,
     pub(super) system: system::Costs,
@@ -62,7 +62,7 @@ impl Found {
         for (between, costs) in others.lines {
             self.lines.entry(between).or_default().extend(costs);
         }
-        self.contended.extend(others.contended);
+        self.exchanges.extend(others.exchanges);
         self.memory.extend(others.memory);
         self.siblings.extend(others.siblings);
         self.system.extend(others.system);
@@ -150,7 +150,7 @@ impl Probe {
         system::measure(self.cpu, &mut found.system)?;
         if let Some(other) = self.other {
             system::measure_wake(self.cpu, other, &mut found.system)?;
-            contended::measure(self.cpu, other, &mut found.contended)?;
+            contended::measure(self.cpu, other, &mut found.exchanges)?;
         }
         if let Some((one, other)) = self.siblings {
             siblings::measure(one, other, &mut found.siblings)?;

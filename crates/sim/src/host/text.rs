@@ -262,7 +262,7 @@ fn fabric(found: &Found) -> Lines {
     });
     // The exchanges that fit into the way of the next request, which begins when the line has come.
     let request = found.nearest().and_then(|costs| {
-        let (exchanges, rmw) = (found.contended.exchanges.median()?, found.core.rmw.median()?);
+        let (exchanges, rmw) = (found.exchanges.median()?, found.core.rmw.median()?);
         let share = (exchanges * rmw / costs.line.median()?).min(1.0);
         computed(Some(share), 0.0, &format!("{} exchanges to a look of another core, times rmw", short(exchanges)))
     });
