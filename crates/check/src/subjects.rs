@@ -149,6 +149,7 @@ fn autos() -> Vec<Subject> {
         const ALWAYS: bool = true;
         const TRIES: u64 = 1;
         const IDLE: u64 = 1;
+        const ASKS: u64 = 1;
         const FREE: u32 = 0;
         const BARGES: u32 = 1;
     }

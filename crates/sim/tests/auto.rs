@@ -1,6 +1,7 @@
-//! `auto` on a simulated machine: a candidate lets others go first while that pays.
+//! `auto` on a simulated machine: a candidate lets others go first while that pays, and waiters leave the lock's line
+//! to those who need it.
 
-use lockswap_locks::auto::lock::Auto;
+use lockswap_locks::auto::lock::{AutoLock, Bounds, Published};
 use lockswap_locks::RawLock as _;
 use lockswap_platform::{Clock, Ns, Platform};
 use lockswap_sim::{attempt, Job, Machine, Sim, Simulated, Workload};
@@ -8,6 +9,8 @@ use lockswap_workloads::crew::{gather, Timing};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const MS: Ns = 1_000_000;
+
+type Auto<P> = AutoLock<P, Published>;
 
 /// How often in a row the same one of two threads on two sockets acquires the lock, on average, if each gives it back
 /// by `release` after `inside` steps and wants it again after `outside` steps; the mean of 8 seeds, since chance
@@ -88,4 +91,56 @@ fn a_candidate_that_would_look_in_vain_sleeps() {
     assert!(after > 0.99 * before, "{after} for {before} acquisitions");
     // Not where it would find the lock free.
     assert_eq!(operations(never, 5_000), operations(usual, 5_000));
+}
+
+/// Acquisitions of 64 threads on as many cores of 16 caches, which hold the lock for a moment and then stay away for
+/// 40 us, so that some 20 wait.
+fn acquisitions<B: Bounds>() -> u32 {
+    let machine = Machine::built_in("epyc-7742-2s", &[]).expect("a machine");
+    let acquired = (1..=4).map(|seed| {
+        let counts = attempt(|| {
+            let lock = AutoLock::<Sim, B>::new();
+            let timing = Timing { warm_up: 0, duration: 100 * MS };
+            let (counts, _) = gather(&Simulated::new(&machine, seed), 64, timing, |_| {
+                let mut acquired = 0;
+                while Sim::now(Clock::Monotonic) < 2 * MS {
+                    // SAFETY: released below.
+                    unsafe { lock.lock(&()) };
+                    acquired += 1;
+                    Sim::compute(200);
+                    // SAFETY: acquired above.
+                    unsafe { lock.unlock(&()) };
+                    Sim::compute(20_000);
+                }
+                acquired
+            });
+            counts.iter().sum::<u32>()
+        });
+        counts.expect("all threads end")
+    });
+    acquired.sum()
+}
+
+/// Each question of a waiter whether the candidate looks at the lock takes the lock's line away from it.
+#[test]
+fn few_of_many_waiters_ask_for_a_sign() {
+    struct AllAsk;
+    impl Bounds for AllAsk {
+        const NEAR: u32 = Published::NEAR;
+        const TURN: Ns = Published::TURN;
+        const GRACE: Ns = Published::GRACE;
+        const RESIGN: u32 = Published::RESIGN;
+        const CALM: u8 = Published::CALM;
+        const SPIN: Ns = Published::SPIN;
+        const AGAIN: u32 = Published::AGAIN;
+        const BATCH: Ns = Published::BATCH;
+        const ALWAYS: bool = Published::ALWAYS;
+        const TRIES: u64 = Published::TRIES;
+        const IDLE: u64 = Published::IDLE;
+        const ASKS: u64 = 1;
+        const FREE: u32 = Published::FREE;
+        const BARGES: u32 = Published::BARGES;
+    }
+    let (some, all) = (acquisitions::<Published>(), acquisitions::<AllAsk>());
+    assert!(f64::from(some) > 1.03 * f64::from(all), "{some}, and {all} if all ask");
 }

@@ -118,6 +118,8 @@ pub trait Bounds: Send + Sync + 'static {
     const TRIES: u64;
     /// One of so many candidates that find the lock idle ends batches at once.
     const IDLE: u64;
+    /// With several NUMA nodes a waiter asks the candidate for a sign one of so many times.
+    const ASKS: u64;
     /// A waiter leaves the queue if it has seen the lock free so often while the candidate gave no sign.
     const FREE: u32;
     /// And if it has not tried to do without the queue so often.
@@ -139,6 +141,7 @@ impl Bounds for Published {
     const ALWAYS: bool = false;
     const TRIES: u64 = 8;
     const IDLE: u64 = 4;
+    const ASKS: u64 = 16;
     const FREE: u32 = 2;
     const BARGES: u32 = 2;
 }
@@ -227,7 +230,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
                 let mut rounds = 0_u32;
                 let unanswered = || {
                     rounds += 1;
-                    if may_leave && rounds.is_power_of_two() {
+                    if may_leave && rounds.is_power_of_two() && Self::asks_now() {
                         self.leave_queue(&node)
                     } else {
                         None

@@ -162,6 +162,13 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         others == 0 || others < USED && !self.seat.is_brisk()
     }
 
+    /// Whether a waiter asks the candidate for a sign this time. With several NUMA nodes many may wait, and a line that
+    /// comes from another node is on its way for long; one of many is enough there.
+    pub(super) fn asks_now() -> bool {
+        // The last digits of the time are as good as chance.
+        P::has_one_node() || P::instant().is_multiple_of(B::ASKS)
+    }
+
     /// Leaves the queue if the candidate does not look at the lock although that is free at times; how the wait has
     /// ended, if it has.
     pub(super) fn leave_queue(&self, me: &Node<P>) -> Option<Turn> {
