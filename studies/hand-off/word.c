@@ -6,8 +6,9 @@
 // thread does over and over, and what the second one does meanwhile: how long an operation of the first takes (of
 // both, where both add, and a hand-over, where they pass the word on), how many it makes in a row before it meets one
 // of the other, or to one look of the other, how long a look of the second takes, and at which share of them it finds
-// the lock held (acquired by an exchange, released by a store). As root, on a machine that does other things too,
-// `chrt -f 10 ./word` keeps those away from both CPUs while it runs, 3 s.
+// the lock held (acquired by an exchange, released by a store). Where they pass the word on, the last column is the
+// share of waits with the most frequent number of looks: a core can foresee the end of those. As root, on a machine
+// that does other things too, `chrt -f 10 ./word` keeps those away from both CPUs while it runs, 3 s.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -23,6 +24,7 @@
 #define ROUNDS 9
 #define ROUND_NS 30000000L
 #define BATCH 100
+#define MOST_LOOKS 16
 
 enum first { ADD, LOCK, EXCHANGE, PASS, WRITE_AND_PASS };
 enum second { NOTHING, ADDS, PASSES, LOOKS, LOOKS_WITH_PAUSES, LOOKS_SELDOM };
@@ -45,7 +47,7 @@ static LINE atomic_ulong word;
 static LINE atomic_ulong data;
 static LINE atomic_int arrived;
 static LINE atomic_bool done;
-static LINE struct { double ns, made, turns, looks, look, held; } found;
+static LINE struct { double ns, made, turns, looks, look, held, usual; } found;
 static int cpus[2] = {0, 1};
 static int row;
 
@@ -60,12 +62,16 @@ static void meet(void) {
     while (atomic_load(&arrived) < 2) sched_yield();
 }
 
-// Waits until the word has come to this number, and counts it up; false if the other thread has ended.
-static bool pass_on(unsigned long number) {
+// Waits until the word has come to this number, and counts it up, and how many looks that took; false if the other
+// thread has ended.
+static bool pass_on(unsigned long number, unsigned long *waits) {
+    int looks = 0;
     while (atomic_load_explicit(&word, memory_order_acquire) != number) {
         if (atomic_load_explicit(&done, memory_order_relaxed)) return false;
         pause_cpu();
+        looks += looks < MOST_LOOKS - 1;
     }
+    waits[looks]++;
     if (ROWS[row].first == WRITE_AND_PASS) {
         unsigned long before = atomic_load_explicit(&data, memory_order_relaxed);
         atomic_store_explicit(&data, before + 1, memory_order_relaxed);
@@ -75,7 +81,7 @@ static bool pass_on(unsigned long number) {
 }
 
 static void run_first(void) {
-    unsigned long made = 0, turns = 0, expected = 0;
+    unsigned long made = 0, turns = 0, expected = 0, waits[MOST_LOOKS] = {0}, usual = 0, all = 0;
     long begin = now(), end = begin;
     for (; end - begin < ROUND_NS; end = now()) {
         for (int i = 0; i < BATCH; i++, made++) {
@@ -86,7 +92,7 @@ static void run_first(void) {
             } else if (ROWS[row].first == EXCHANGE) {
                 atomic_exchange_explicit(&word, made, memory_order_relaxed);
             } else if (ROWS[row].second == PASSES) {
-                pass_on(made++);
+                pass_on(made++, waits);
             } else {
                 atomic_exchange_explicit(&word, 1, memory_order_acquire);
                 atomic_store_explicit(&word, 0, memory_order_release);
@@ -97,13 +103,18 @@ static void run_first(void) {
     found.ns = end - begin;
     found.made = made;
     found.turns = turns;
+    for (int looks = 0; looks < MOST_LOOKS; looks++) {
+        all += waits[looks];
+        if (waits[looks] > usual) usual = waits[looks];
+    }
+    found.usual = all > 0 ? (double)usual / all : 0;
 }
 
 static void run_second(void) {
     enum second second = ROWS[row].second;
-    unsigned long looks = 0, held = 0;
+    unsigned long looks = 0, held = 0, waits[MOST_LOOKS] = {0};
     long begin = now();
-    for (unsigned long number = 1; second == PASSES && pass_on(number);) number += 2;
+    for (unsigned long number = 1; second == PASSES && pass_on(number, waits);) number += 2;
     while (!atomic_load_explicit(&done, memory_order_relaxed)) {
         for (int i = 0; i < BATCH; i++) {
             int pauses = second == LOOKS_WITH_PAUSES ? 1 : second == LOOKS_SELDOM ? 8 : 0;
@@ -158,9 +169,9 @@ int main(int count, char **arguments) {
         fprintf(stderr, "usage: word [CPU CPU], two numbers that differ\n");
         return 2;
     }
-    printf("%-56s %9s %9s %9s %9s\n", "the first thread ...", "ns each", "in a row", "ns a look", "held");
+    printf("%-56s %9s %9s %9s %9s %9s\n", "the first thread ...", "ns each", "in a row", "ns a look", "held", "looks");
     for (row = 0; row < (int)(sizeof ROWS / sizeof *ROWS); row++) {
-        double operation[ROUNDS], turn[ROUNDS], look[ROUNDS], held[ROUNDS];
+        double operation[ROUNDS], turn[ROUNDS], look[ROUNDS], held[ROUNDS], usual[ROUNDS];
         for (int round = 0; round < ROUNDS; round++) {
             pthread_t threads[2];
             atomic_store(&word, 0);
@@ -177,12 +188,14 @@ int main(int count, char **arguments) {
             turn[round] = found.turns > 0 ? found.made / found.turns : found.made * found.look / found.ns;
             look[round] = found.look;
             held[round] = found.held;
+            usual[round] = found.usual;
         }
         printf("%-56s %9.2f", ROWS[row].what, median(operation));
         bool looks = ROWS[row].second >= LOOKS;
         print("%9.1f", ROWS[row].second == ADDS || ROWS[row].first == EXCHANGE, median(turn));
         print("%9.1f", looks, median(look));
         print("%5.0f%%", looks && ROWS[row].first == LOCK, 100 * median(held));
+        print("%5.0f%%", ROWS[row].second == PASSES, 100 * median(usual));
         printf("\n");
     }
     return 0;
