@@ -8,7 +8,6 @@ use std::process::{Child, ExitCode, ExitStatus};
 use std::time::Duration;
 
 use lockswap_carry::Watch;
-use lockswap_locks::info::Family;
 use lockswap_locks::registry::Role;
 use lockswap_study::counting::Counting;
 use lockswap_study::export::OutputFile;
@@ -179,11 +178,10 @@ fn check_asl(selection: &Selection, profile: Option<&Profile>, slos: &[Slo]) -> 
 fn kinds_note(selection: &Selection, slos: &[Slo], watch: &Watch) -> Option<String> {
     let (big, little) = watch.kinds();
     let [lock, ..] = selection.ids();
-    // It does so only in epochs, and few of the programs that run on it have any.
-    let in_epochs_only = selection::read(Role::Mutex, &lock).ok()?.entry.info.family == Family::Auto;
+    let asks = if slos.is_empty() { selection.asks() } else { selection.asks().in_epochs() };
     let kind = match (big, little) {
         (true, true) => return None,
-        _ if !selection.asks().kind || in_epochs_only && slos.is_empty() => return None,
+        _ if !asks.kind => return None,
         (_, false) => "big",
         (false, true) => "little",
     };

@@ -168,6 +168,8 @@ pub struct Asks {
     pub locality: bool,
     /// The kind of the core.
     pub kind: bool,
+    /// The same, where programs have epochs; elsewhere the answer makes no difference.
+    pub kind_in_epochs: bool,
     /// The place on the route through the CPUs.
     pub route: bool,
     /// How long the thread may stand back: targets of epochs mean something to this lock.
@@ -176,7 +178,7 @@ pub struct Asks {
 
 impl Asks {
     /// Nothing.
-    pub const NOTHING: Self = Asks { locality: false, kind: false, route: false, epoch: false };
+    pub const NOTHING: Self = Asks { locality: false, kind: false, kind_in_epochs: false, route: false, epoch: false };
     /// The locality group.
     pub const LOCALITY: Self = Asks { locality: true, ..Self::NOTHING };
     /// The kind of the core.
@@ -185,6 +187,13 @@ impl Asks {
     pub const ROUTE: Self = Asks { route: true, ..Self::NOTHING };
     /// The kind of the core, and how long to stand back on a little one.
     pub const EPOCH: Self = Asks { kind: true, epoch: true, ..Self::NOTHING };
+    /// The same in an epoch, and nothing outside.
+    pub const EPOCH_ONLY: Self = Asks { kind_in_epochs: true, epoch: true, ..Self::NOTHING };
+
+    /// What is asked where programs have epochs.
+    pub const fn in_epochs(self) -> Self {
+        Asks { kind: self.kind || self.kind_in_epochs, ..self }
+    }
 
     /// Whether the lock asks for anything but the route, which stays as it is while a program runs.
     pub const fn any_place(self) -> bool {
@@ -196,6 +205,7 @@ impl Asks {
         Asks {
             locality: self.locality || other.locality,
             kind: self.kind || other.kind,
+            kind_in_epochs: self.kind_in_epochs || other.kind_in_epochs,
             route: self.route || other.route,
             epoch: self.epoch || other.epoch,
         }

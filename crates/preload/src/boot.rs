@@ -14,7 +14,7 @@ use core::ffi::{c_char, c_int, c_void};
 use core::fmt;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use lockswap_locks::for_each_lock;
-use lockswap_locks::info::{Asks, Family, LockInfo};
+use lockswap_locks::info::Asks;
 use lockswap_locks::named::Named;
 use lockswap_locks::parameters::{Setting, SPINS_BEFORE_PARK};
 use lockswap_locks::registry::{self, Role};
@@ -98,12 +98,9 @@ unsafe fn install(environment: &Environment) {
         // Latencies are recorded by the kind of the core, whatever the lock. `auto` heeds kinds in epochs only, and to
         // read them takes as long as all the rest: it does without where nothing speaks of epochs.
         let speaks_of_epochs = ["LOCKSWAP_SLO", "LOCKSWAP_BIG"].iter().any(|name| environment.get(name).is_some());
-        let asks_of = |info: &LockInfo| match info.family {
-            Family::Auto if !speaks_of_epochs => Asks { kind: false, ..info.asks },
-            _ => info.asks,
-        };
         let asks = Asks { kind: latencies.is_some(), ..Asks::default() };
-        let asks = locks_ask.fold(asks, |asks, entry| asks.and(asks_of(&entry.info)));
+        let asks = locks_ask.fold(asks, |asks, entry| asks.and(entry.info.asks));
+        let asks = if speaks_of_epochs { asks.in_epochs() } else { asks };
         let settings = machine::settings(environment);
         let learnt = machine::learn(environment, &settings, asks);
         let route = asks.route.then(|| route::choose(environment, declared, &settings, verbose));

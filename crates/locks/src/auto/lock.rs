@@ -428,7 +428,7 @@ unsafe impl<P: Platform, B: Bounds> RawLock<P> for AutoLock<P, B> {
         timed: Timed::Poll,
         summary: "few threads compete, the others sleep until they are called; a release is a plain store",
         paper: "none: ours",
-        asks: Asks::LOCALITY.and(Asks::EPOCH),
+        asks: Asks::LOCALITY.and(Asks::EPOCH_ONLY),
         by_priority: ByPriority::Barging,
         keeps_up: true,
     };
