@@ -2,8 +2,8 @@
 //!
 //! A virtual machine is moved from CPUs to others now and then, and a line between two of its CPUs then takes several
 //! times as long, or less. So the line between the nearest cores is measured throughout each round, and only rounds
-//! count in which it stays the same: the largest set of such rounds. Others are made up for, up to as many again. The
-//! passes of the probe are taken between the rounds, so that the simulated machine is the one that the rounds ran on.
+//! count in which it stays the same: the largest set of such rounds. Others are made up for, up to as many again. Each
+//! round begins with a pass of the probe, so that the simulated machine is the one that the rounds ran on.
 
 use lockswap_platform::Ns;
 use lockswap_sim::host::{line_now, Found};
@@ -113,8 +113,10 @@ pub fn measure(
             progress.expect(per_round(plan));
         }
         progress.begins("the machine");
+        // Before the pass of the probe; the first case has it measured again after that.
+        let lines = line_now(host.shape()).into_iter().collect();
         let probed = if plan.machine.is_none() { host.pass()? } else { Found::default() };
-        let mut round = Round { lines: Vec::new(), probed, runs: Vec::new() };
+        let mut round = Round { lines, probed, runs: Vec::new() };
         for (number, case) in plan.cases.iter().enumerate() {
             round.lines.extend(line_now(host.shape()));
             let locks = case.locks.len();
