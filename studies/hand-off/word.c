@@ -7,8 +7,8 @@
 // both, where both add, and a hand-over, where they pass the word on), how many it makes in a row before it meets one
 // of the other, or to one look of the other, how long a look of the second takes, and at which share of them it finds
 // the lock held (acquired by an exchange, released by a store). Where they pass the word on, the last column is the
-// share of waits with the most frequent number of looks: a core can foresee the end of those. As root, on a machine
-// that does other things too, `chrt -f 10 ./word` keeps those away from both CPUs while it runs, 3 s.
+// share of waits with the most frequent number of looks, whose end a core may foresee. As root, on a machine that does
+// other things too, `chrt -f 10 ./word` keeps those away from both CPUs while it runs, 3 s.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>

@@ -185,8 +185,8 @@ fn independent_misses_overlap_and_dependent_ones_do_not() {
     assert!(at_once.contains(&took(false, false)), "{}", took(false, false));
 }
 
-/// Two CPUs of an AMD EPYC whose line takes 32 ns pass a word on in 31 to 33 ns, and in 54 to 66 if the one that has
-/// it writes to another line before, unless a core can foresee the end of the wait (`studies/hand-off/word.c`).
+/// Two CPUs of an AMD EPYC whose line takes 32 ns pass a word on in 31 to 33 ns, and in 54 to 72 if the one that has
+/// it writes to another line before (`studies/hand-off/word.c`).
 #[test]
 fn what_follows_a_wait_is_sent_for_when_the_wait_has_ended() {
     let machine = one_socket(&[("core.stream", "0.1")]);
