@@ -10,8 +10,8 @@ use crate::selection;
 use crate::terminal::say;
 use lockswap_experiment::hardware::series::Series;
 use lockswap_experiment::regret::cells::{Cell, HARDWARE};
-use lockswap_experiment::regret::hardware::{estimate, findings, possible, prepare, series};
-use lockswap_experiment::regret::{locks, output, Findings};
+use lockswap_experiment::regret::hardware::{estimate, findings, locks, possible, prepare, series};
+use lockswap_experiment::regret::{output, Findings};
 use lockswap_experiment::results::Machine;
 use lockswap_locks::registry::Role;
 use lockswap_platform::Ns;
@@ -77,7 +77,7 @@ pub fn run(args: &RegretArgs, common: &Common) -> anyhow::Result<ExitCode> {
         subject: &subject,
         held_out: args.choice.held_out,
         simulated: false,
-        found: findings(series, &chosen, &cells.candidates, cells.fairness_factor),
+        found: findings(series, &chosen, cells.fairness_factor),
         skipped: &skipped,
         seed: series.seed,
     };

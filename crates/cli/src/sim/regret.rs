@@ -4,8 +4,8 @@ use std::io;
 use std::process::ExitCode;
 
 use lockswap_experiment::regret::cells::SIMULATED;
-use lockswap_experiment::regret::simulated::Plan;
-use lockswap_experiment::regret::{locks, output, Findings};
+use lockswap_experiment::regret::simulated::{locks, Plan};
+use lockswap_experiment::regret::{output, Findings};
 use lockswap_experiment::simulated::{run_each, Row};
 use lockswap_locks::registry::Role;
 use lockswap_platform::Ns;

@@ -109,7 +109,7 @@ fn simulated_regret_is_a_table_files_and_a_heat_map() {
     }
     let csv = fs::read_to_string(place.path("r.csv")).unwrap();
     assert_eq!(csv.lines().count(), 1 + 18, "{csv}");
-    assert!(csv.contains("apple-m1/short/8,apple-m1,short,8,ttas,1,1,picks,"), "{csv}");
+    assert!(csv.contains("apple-m1/short/8,apple-m1,short,8,ttas,subject,1,1,picks,"), "{csv}");
     let svg = fs::read_to_string(place.path("r.svg")).unwrap();
     for word in ["apple-m1, 8", "phases", "Regret of ttas"] {
         assert!(svg.contains(word), "{word}: {svg}");
@@ -162,6 +162,22 @@ fn regret_on_hardware_measures_workloads_conditions_and_programs() {
     }
     assert_eq!(exported["reached"][2]["met"], true);
     assert_eq!(exported["skipped"].as_array().unwrap()[0]["cell"], "absent/1");
+}
+
+/// A subject that is a candidate, too, is measured twice.
+#[test]
+fn regret_of_the_best_lock_is_noise() {
+    let place = with_cells(&HARDWARE.replace(r#"["futex", "mcs_spin"]"#, r#"["futex"]"#));
+    let args = ["bench", "regret", "--cells", "cells.toml", "--lock", "futex", "--only", "short", "--format", "csv"];
+    let output = place.output(&[&args[..], &["--export", "r.md"]].concat());
+    let (shown, said) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success() && said.contains("2 locks, 2 rounds"), "{said}");
+    for part in ["subject", "candidate"] {
+        let lines = shown.lines().filter(|line| line.starts_with(&format!("short/2,here,short,2,futex,{part},")));
+        assert_eq!(lines.count(), 2, "{shown}");
+    }
+    let page = fs::read_to_string(place.path("r.md")).unwrap();
+    assert!(page.contains("noise: where futex is the best lock itself (1 cell), its ratio is "), "{page}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Regret on this machine: a series in which each cell is a group of its own.
 
-use super::cells::{Cell, Kind};
+use super::cells::{Cell, Cells, Kind};
 use super::{Finding, Round, Runs};
-use crate::hardware::series::{Group, Point, Series};
+use crate::hardware::series::{Group, Measured, Point, Series};
 use lockswap_locks::registry::Role;
 use lockswap_platform::Ns;
 use lockswap_study::runner::find_in_path;
@@ -58,6 +58,12 @@ pub fn prepare(cell: &Cell, dir: &Path) -> Result<(), String> {
     Err(format!("cannot prepare it: {}: {last}", ended.status))
 }
 
+/// The locks to run: the subject, then the candidates. If it is one of them, it is measured twice, so that its ratio
+/// where it is the best shows what noise does.
+pub fn locks(subject: &str, cells: &Cells) -> Vec<String> {
+    std::iter::once(subject.to_owned()).chain(cells.candidates.iter().cloned()).collect()
+}
+
 /// What is to be measured: all locks in each cell, where `dir` says in which folder a cell's program has its files.
 pub fn series(
     cells: &[Cell],
@@ -80,16 +86,15 @@ pub fn estimate(cells: &[Cell], locks: usize, rounds: u32, duration: Option<Ns>)
     all * locks as Ns * Ns::from(rounds)
 }
 
-/// What the rounds so far say. The first lock of each group is the subject.
-pub fn findings(series: &Series<Report>, cells: &[Cell], candidates: &[String], fairness_factor: f64) -> Vec<Finding> {
+/// What the rounds so far say. The first lock of each group is the subject, the others are the candidates.
+pub fn findings(series: &Series<Report>, cells: &[Cell], fairness_factor: f64) -> Vec<Finding> {
     let of = |(group, cell): (&Group<Report>, &Cell)| {
-        let runs = |lock: &String| {
-            let measured = group.measured.iter().find(|measured| measured.point.lock == *lock)?;
+        let runs = |measured: &Measured<Report>| {
             let rounds = measured.rounds.iter().map(|report| Some(Round::of(report))).collect();
-            Some(Runs { lock: lock.clone(), rounds, failure: measured.failure.clone() })
+            Runs { lock: measured.point.lock.clone(), rounds, failure: measured.failure.clone() }
         };
-        let subject = runs(&group.measured.first()?.point.lock)?;
-        Some(Finding::of(cell.clone(), subject, candidates.iter().filter_map(runs).collect(), fairness_factor))
+        let (subject, candidates) = group.measured.split_first()?;
+        Some(Finding::of(cell.clone(), runs(subject), candidates.iter().map(runs).collect(), fairness_factor))
     };
     series.groups.iter().zip(cells).filter_map(of).collect()
 }
@@ -98,7 +103,6 @@ pub fn findings(series: &Series<Report>, cells: &[Cell], candidates: &[String], 
 mod tests {
     use super::*;
     use crate::hardware::job::Work;
-    use crate::regret::cells::Cells;
 
     const CELLS: &str = r#"
 candidates = ["futex", "ttas"]
@@ -164,9 +168,23 @@ cells = []
             measured.rounds = vec![report; 4];
         }
         series.groups[0].measured[2].failure = Some("signal: 11".into());
-        let found = findings(&series, cells, &locks[1..], 0.8);
+        let found = findings(&series, cells, 0.8);
         assert_eq!((found[0].best.as_deref(), found[0].ratio()), (Ok("futex"), Some(0.5)));
         assert_eq!((found[0].subject.lock.as_str(), found[0].problems().len()), ("gcr", 1));
         assert_eq!(estimate(cells, 3, 4, Some(100)), 12 * (110 + STARTING));
+    }
+
+    #[test]
+    fn a_subject_that_is_a_candidate_is_measured_twice() {
+        let file = Cells::read("a.toml", CELLS).expect("cells");
+        let locks = locks("ttas", &file);
+        assert_eq!(locks, ["ttas", "futex", "ttas"]);
+        let mut series = series(&file.cells[..1], &locks, Some(5), 1, |_| String::new());
+        for (measured, throughput) in series.groups[0].measured.iter_mut().zip([80.0, 60.0, 100.0]) {
+            let report = Report { throughput, duration_ns: 1, fairness_factor: 0.5, ..Report::default() };
+            measured.rounds = vec![report; 4];
+        }
+        let found = findings(&series, &file.cells[..1], 0.8);
+        assert_eq!((found[0].best.as_deref(), found[0].ratio()), (Ok("ttas"), Some(0.8)));
     }
 }

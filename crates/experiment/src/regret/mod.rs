@@ -196,6 +196,35 @@ pub struct Summary {
     pub judged: usize,
     /// Cells in which the subject itself is less fair than the best lock may be.
     pub unfair: usize,
+    /// What was found where the subject is the best lock itself; nothing if it is that nowhere.
+    pub itself: Option<Itself>,
+}
+
+/// A lock next to itself. On hardware, where the subject is measured besides the candidates although it is one of
+/// them, what differs from 1 here is noise. A simulation comes out the same twice.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Itself {
+    /// In so many cells.
+    pub cells: usize,
+    /// The least and the largest ratio.
+    pub ratios: (f64, f64),
+    /// The least lower end of an interval, and its cell; nothing without intervals.
+    pub bound: Option<(String, f64)>,
+}
+
+impl Itself {
+    fn of(findings: &[Finding]) -> Option<Self> {
+        let is_itself = |finding: &&Finding| finding.best.as_ref() == Ok(&finding.subject.lock);
+        let cells: Vec<&Finding> =
+            findings.iter().filter(is_itself).filter(|finding| finding.ratio().is_some()).collect();
+        let ratios = || cells.iter().filter_map(|finding| finding.ratio());
+        let bounds = cells.iter().filter_map(|finding| Some((finding.cell.id.clone(), finding.interval()?.0)));
+        Some(Self {
+            cells: cells.len(),
+            ratios: (ratios().min_by(f64::total_cmp)?, ratios().max_by(f64::total_cmp)?),
+            bound: bounds.min_by(|a, b| a.1.total_cmp(&b.1)),
+        })
+    }
 }
 
 impl Summary {
@@ -216,6 +245,7 @@ impl Summary {
             cpu: extreme(&Finding::cpu_ratio, -1.0),
             judged: ratios.len(),
             unfair: unfair.filter(|round| round.fairness_factor > fairness_factor).count(),
+            itself: Itself::of(findings),
         }
     }
 }
@@ -289,13 +319,6 @@ impl Findings<'_> {
     pub fn reached(&self) -> Vec<Reached> {
         reached(&self.summary(), &self.cells.targets, self.simulated)
     }
-}
-
-/// The locks to run, each once: the subject, then the candidates.
-pub fn locks(subject: &str, cells: &Cells) -> Vec<String> {
-    let mut locks = vec![subject.to_owned()];
-    locks.extend(cells.candidates.iter().filter(|lock| *lock != subject).cloned());
-    locks
 }
 
 #[cfg(test)]
@@ -373,6 +396,21 @@ mod tests {
         );
         let failed = Runs { failure: Some("hangs".into()), ..subject() };
         assert!(Finding::of(cell("a"), failed, all(), 0.8).regret.is_none(), "a lock that fails has no regret");
+    }
+
+    /// A subject that is a candidate, and is measured twice, shows what noise does.
+    #[test]
+    fn a_lock_next_to_itself() {
+        let of = |id: &str, own: f64, again: f64, other: f64| {
+            let candidates = vec![runs("ttas", 0.5, vec![again; 12]), runs("futex", 0.5, vec![other; 12])];
+            Finding::of(cell(id), runs("ttas", 0.5, vec![own; 12]), candidates, 0.8)
+        };
+        let findings = [of("a", 90.0, 100.0, 50.0), of("b", 120.0, 100.0, 50.0), of("c", 10.0, 10.0, 50.0)];
+        let itself = Summary::of(&findings, 0.8).itself.expect("it is the best in two cells");
+        let close = |found: f64, wanted: f64| (found - wanted).abs() < 1e-9;
+        assert!(itself.cells == 2 && close(itself.ratios.0, 0.9) && close(itself.ratios.1, 1.2), "{itself:?}");
+        assert!(itself.bound.is_some_and(|(cell, low)| cell == "a" && close(low, 0.9)));
+        assert_eq!(Summary::of(&findings[2..], 0.8).itself, None);
     }
 
     /// What a candidate does in the rounds that measure says nothing about whether it is the best.

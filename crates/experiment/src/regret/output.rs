@@ -1,7 +1,7 @@
 //! Regret as tables, JSON, CSV and a heat map.
 
 use super::cells::{Cell, Targets};
-use super::{Finding, Findings, Reached, Round, Runs};
+use super::{Finding, Findings, Itself, Reached, Round, Runs};
 use crate::results::Machine;
 use lockswap_plot::{Groups, HeatMap};
 use lockswap_study::numbers::{digits, ratio_digits};
@@ -56,6 +56,9 @@ pub fn page(found: &Findings<'_>) -> Page {
         let what = format!("cells in which {} itself is less fair than {}", found.subject, found.cells.fairness_factor);
         conclusion.push(format!("{what}: {}", summary.unfair));
     }
+    if let Some(itself) = summary.itself.as_ref().filter(|_| !found.simulated) {
+        conclusion.push(next_to_itself(found.subject, itself));
+    }
     let has_cpu = !found.simulated;
     let mut columns: Vec<(String, bool)> = ["cell", "best lock"].map(|name| (name.to_owned(), false)).to_vec();
     columns.extend(["ratio", "95 % interval", "fairness", "of best"].map(|name| (name.to_owned(), true)));
@@ -73,6 +76,18 @@ pub fn page(found: &Findings<'_>) -> Page {
     };
     let table = Table { columns, rows: found.found.iter().map(row).collect(), ..Table::default() };
     Page { title: title(found), conclusion, tables: vec![table], notes: notes(found, rounds, count), ..Page::default() }
+}
+
+/// What noise does to the ratios of this machine.
+fn next_to_itself(lock: &str, Itself { cells, ratios: (least, largest), bound }: &Itself) -> String {
+    let bound = bound
+        .as_ref()
+        .map_or(String::new(), |(cell, low)| format!(", lower ends of intervals from {} ({cell})", ratio_digits(*low)));
+    let ratios = match cells {
+        1 => format!("1 cell), its ratio is {}", ratio_digits(*least)),
+        _ => format!("{cells} cells), its ratios go from {} to {}", ratio_digits(*least), ratio_digits(*largest)),
+    };
+    format!("noise: where {lock} is the best lock itself ({ratios}{bound}")
 }
 
 fn title(found: &Findings<'_>) -> String {
@@ -314,13 +329,13 @@ fn told(finding: &Finding) -> Found<'_> {
     }
 }
 
-/// A line for each run, with the names of the JSON's fields; a candidate that is the subject has one line.
+/// A line for each run, with the names of the JSON's fields. A simulated candidate that is the subject has one line.
 ///
 /// # Errors
 /// None that a CSV in memory can have.
 pub fn csv(found: &Findings<'_>) -> io::Result<Vec<u8>> {
     let mut file = csv::Writer::from_writer(Vec::new());
-    file.write_record(["cell", "machine", "body", "threads", "lock", "round", "seed", "use"].iter().chain(&[
+    file.write_record(["cell", "machine", "body", "threads", "lock", "part", "round", "seed", "use"].iter().chain(&[
         "throughput",
         "fairness_factor",
         "cpu_ns_per_op",
@@ -328,10 +343,11 @@ pub fn csv(found: &Findings<'_>) -> io::Result<Vec<u8>> {
     ]))?;
     for finding in &found.found {
         let Cell { id, machine, body, threads, .. } = &finding.cell;
-        let others = finding.candidates.iter().filter(|runs| runs.lock != finding.subject.lock);
-        for runs in std::iter::once(&finding.subject).chain(others) {
-            let about =
-                [id, machine.as_deref().unwrap_or("here"), body, &threads.to_string(), &runs.lock].map(str::to_owned);
+        let is_other = |runs: &&Runs| !found.simulated || runs.lock != finding.subject.lock;
+        let others = finding.candidates.iter().filter(is_other).map(|runs| ("candidate", runs));
+        for (part, runs) in std::iter::once(("subject", &finding.subject)).chain(others) {
+            let about = [id, machine.as_deref().unwrap_or("here"), body, &threads.to_string(), &runs.lock, part]
+                .map(str::to_owned);
             let line = |number: usize, rest: [String; 4]| {
                 let usage = if Round::is_for_picking(number) { "picks" } else { "measures" };
                 let seed = found.seed.wrapping_add(number as u64);

@@ -1,6 +1,6 @@
 //! Regret on described machines: a run of the simulator for each lock, cell and seed.
 
-use super::cells::Cell;
+use super::cells::{Cell, Cells};
 use super::{Finding, Round, Runs};
 use crate::simulated::Row;
 use lockswap_platform::Ns;
@@ -11,6 +11,12 @@ use lockswap_sim::{Invalid, Job, Machine};
 /// average. Locks and bodies differ by factors.
 const COST_PER_MS: f64 = 0.003;
 const COST_PER_THREAD_MS: f64 = 0.000_14;
+
+/// The locks to run, each once, since a simulation comes out the same twice: the subject, then the candidates.
+pub fn locks(subject: &str, cells: &Cells) -> Vec<String> {
+    let others = cells.candidates.iter().filter(|lock| *lock != subject).cloned();
+    std::iter::once(subject.to_owned()).chain(others).collect()
+}
 
 /// What is to be simulated.
 pub struct Plan {
