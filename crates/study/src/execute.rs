@@ -12,7 +12,7 @@ use crate::model::{Comparison, Exit, LockRuns, Phase, Sample, BASELINE, SCHEMA};
 use crate::plan::{Plan, Variant, DEFAULT_TIMEOUT};
 use crate::runner::{run_once, Interrupt, Limits, Program, Run};
 use crate::service::run_loaded;
-use crate::{stats, summary};
+use crate::{problems, stats, summary};
 
 /// Without a limit of the user's, a lock that takes this many times as long as the plain program counts as hung.
 const HUNG_FACTOR: f64 = 10.0;
@@ -241,7 +241,7 @@ fn plain_problem(plan: &Plan, sample: &Sample) -> Option<String> {
     match sample.exit {
         _ if sample.failure.is_some() => sample.failure.clone(),
         Exit::Code { code } if code != 0 && !plan.ignore_failure => Some(sample.exit.words()),
-        _ => plan.measures.iter().find_map(|measure| summary::problem(sample, measure, None)),
+        _ => plan.measures.iter().find_map(|measure| problems::problem(sample, measure, None)),
     }
 }
 
@@ -306,7 +306,7 @@ pub(crate) fn measure(
         stderr_tail: None,
     };
     let ended_well = sample.exit == Exit::Code { code: 0 }
-        && plan.measures.iter().all(|measure| summary::problem(&sample, measure, None).is_none());
+        && plan.measures.iter().all(|measure| problems::problem(&sample, measure, None).is_none());
     if !ended_well {
         sample.stdout_tail = last_words(&run.stdout);
         sample.stderr_tail = last_words(&run.stderr);

@@ -9,6 +9,7 @@ use crate::columns::Column;
 use crate::model::{Comparison, Exit, Measure, Phase, Sample, Source};
 use crate::notes;
 use crate::page::{self, Page};
+use crate::problems::problem;
 use crate::summary::{self, Row};
 
 /// A file that always holds a whole result: each write replaces it by a rename.
@@ -169,7 +170,7 @@ fn csv(comparison: &Comparison) -> io::Result<String> {
                 number(calls.map(|calls| calls.total() - calls.ours)),
             ]);
             record.extend(metrics.iter().map(|m| m.value(sample).map(|v| v.to_string()).unwrap_or_default()));
-            let problem = comparison.measures.iter().find_map(|m| summary::problem(sample, m, expected));
+            let problem = comparison.measures.iter().find_map(|m| problem(sample, m, expected));
             record.extend([ended.into(), status, problem.unwrap_or_default()]);
             writer.write_record(&record)?;
         }

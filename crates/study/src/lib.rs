@@ -4,8 +4,8 @@
 //!   only a part of the run counts.
 //! - [`execute`] carries a [`plan`] out: runs interleaved on each of several locks; every raw sample is kept.
 //! - [`model`] is what a comparison consists of; it is also the JSON that is exported.
-//! - [`stats`] and [`summary`] turn samples into medians, intervals and verdicts; [`columns`], [`notes`] and
-//!   [`numbers`] say them in words.
+//! - [`stats`] and [`summary`] turn samples into medians, intervals and verdicts; [`problems`] says which of them count.
+//!   [`columns`], [`notes`] and [`numbers`] say it in words.
 //! - [`export`] writes JSON, CSV and pages ([`page`]), atomically; [`draw`] makes pictures.
 //! - [`survey`] keeps the runs of many programs in a database, and computes the tables of a study from them.
 //! - [`slo`] runs a program with one latency target after another.
@@ -29,6 +29,7 @@ pub mod notes;
 pub mod numbers;
 pub mod page;
 pub mod plan;
+pub mod problems;
 pub mod run_summary;
 pub mod runner;
 pub mod service;

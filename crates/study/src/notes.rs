@@ -4,8 +4,9 @@ use lockswap_records::counters::FILE_BYTES;
 
 use crate::model::{Comparison, LockRuns, Measure, Phase, Source, BASELINE, INTERPOSED};
 use crate::numbers::{digits, human, times};
+use crate::problems::value;
 use crate::stats;
-use crate::summary::{in_words, nothing_replaced, value, Judgement, Row};
+use crate::summary::{in_words, nothing_replaced, Judgement, Row};
 
 /// Lock calls per run below which a difference hardly comes from the locks.
 const FEW_CALLS: u64 = 1000;

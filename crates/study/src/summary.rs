@@ -3,8 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Comparison, Exit, LockRuns, Measure, Phase, Sample, Source, Winner, BASELINE, INTERPOSED};
+use crate::model::{Comparison, LockRuns, Measure, Phase, Sample, Source, Winner, BASELINE, INTERPOSED};
 use crate::numbers::{digits, human, ratio_digits, short, times};
+use crate::problems::{problem, problems, value};
 use crate::stats::{self, Difference, Finding, Shift, ERROR_RATE};
 
 /// What the runs on one lock say about one measure.
@@ -205,47 +206,6 @@ fn differences_to(
     (pairs.iter().map(difference).collect(), is_ratio)
 }
 
-/// The number that a run counts with. A run past the time limit took at least that long; leaving it out would make a
-/// lock look better that hangs now and then.
-pub(crate) fn value(sample: &Sample, measure: &Measure, expected: Option<&Exit>) -> Option<f64> {
-    let timed_out = matches!(sample.exit, Exit::TimedOut { .. }) && measure.source == Source::Wall;
-    (timed_out || problem(sample, measure, expected).is_none()).then(|| measure.value(sample)).flatten()
-}
-
-/// Why a run does not count, or `None` when it is good.
-pub fn problem(sample: &Sample, measure: &Measure, expected: Option<&Exit>) -> Option<String> {
-    if let Some(failure) = &sample.failure {
-        return Some(failure.clone());
-    }
-    match (&sample.exit, expected) {
-        (exit @ Exit::Code { code }, Some(Exit::Code { code: plain })) if code != plain => {
-            return Some(format!("{} (plain: {plain})", exit.words()));
-        }
-        (Exit::Code { .. }, _) => {}
-        (exit, _) => return Some(exit.words()),
-    }
-    measure.value(sample).is_none().then(|| "metric not found in the output".into())
-}
-
-fn problems(lock: &LockRuns, measure: &Measure, expected: Option<&Exit>) -> Vec<String> {
-    let mut counted: Vec<(String, usize)> = Vec::new();
-    for what in lock.samples.iter().filter_map(|s| problem(s, measure, expected)) {
-        match counted.iter_mut().find(|(seen, _)| *seen == what) {
-            Some((_, count)) => *count += 1,
-            None => counted.push((what, 1)),
-        }
-    }
-    let total = lock.samples.len();
-    let in_words = |(what, count): (String, usize)| match (count, total) {
-        (1, 1) => what,
-        _ if count == total => format!("{what}, in all {total} runs"),
-        _ => format!("{what}, in {count} of {total} runs"),
-    };
-    let mut words: Vec<String> = counted.into_iter().map(in_words).collect();
-    words.extend(lock.left_out.clone());
-    words
-}
-
 fn judge(row: &mut Row, shift: Option<Shift>, comparison: &Comparison, measure: &Measure, compared: usize) {
     let (judgement, verdict) = if !row.problems.is_empty() {
         (Judgement::Failed, row.problems.join("; "))
@@ -393,7 +353,7 @@ pub fn in_words(setting: &[(String, String)]) -> String {
 mod tests {
     use super::*;
     use crate::calls::{Answers, Calls, Counted};
-    use crate::model::Usage;
+    use crate::model::{Exit, Usage};
     use crate::notes::{conclusion, notes};
 
     fn sample(round: usize, wall_s: f64, exit: Exit) -> Sample {
@@ -593,17 +553,6 @@ mod tests {
         }
         let row = &rows(Measure::wall(), vec![lock("pthread", &PLAIN), late])[1];
         assert_eq!((row.good_runs, row.median, row.judgement), (8, Some(60.0), Judgement::Failed));
-    }
-
-    #[test]
-    fn a_program_that_always_exits_with_three_is_held_against_three() {
-        let mut locks = vec![lock("pthread", &PLAIN), lock("same", &PLAIN), lock("zero", &PLAIN)];
-        for l in &mut locks[..2] {
-            l.samples.iter_mut().for_each(|s| s.exit = Exit::Code { code: 3 });
-        }
-        let rows = rows(Measure::wall(), locks);
-        assert!(rows[1].problems.is_empty());
-        assert_eq!(rows[2].verdict, "exit status 0 (plain: 3), in all 8 runs");
     }
 
     #[test]

@@ -9,8 +9,8 @@ use lockswap_advise::suspect::{suspects, Suspect};
 use lockswap_study::execute::{execute, Ending, Observer};
 use lockswap_study::model::{Comparison, Phase, Sample};
 use lockswap_study::plan::{Plan, Variant};
+use lockswap_study::problems;
 use lockswap_study::runner::{Interrupt, Program};
-use lockswap_study::summary;
 use lockswap_trace::{Report, Session, Settings, SharedFile};
 
 use super::{ended, programs::Programs};
@@ -125,7 +125,7 @@ pub fn traced(
     let Ok(session) = session else { anyhow::bail!("the trace was not read to its end") };
     if let Some(measure) = comparison.measures.first() {
         let allowed = if programs.template.ignore_failure { Some(&first(&comparison).exit) } else { None };
-        if let Some(problem) = summary::problem(first(&comparison), measure, allowed) {
+        if let Some(problem) = problems::problem(first(&comparison), measure, allowed) {
             let what = format!("the traced program failed: {problem}");
             return Err(
                 UserError::new(what, "'lockswap trace' runs it in the same way and shows what it writes").into()

@@ -5,7 +5,8 @@ use std::time::Duration;
 use lockswap_experiment::hardware::child;
 use lockswap_study::export::{conclusion, notes, tables};
 use lockswap_study::model::Comparison;
-use lockswap_study::summary::{problem, Judgement};
+use lockswap_study::problems::problem;
+use lockswap_study::summary::Judgement;
 
 use crate::terminal;
 

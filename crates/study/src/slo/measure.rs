@@ -12,8 +12,8 @@ use crate::machine::Machine;
 use crate::metric::Metric;
 use crate::model::{Comparison, Measure, Phase};
 use crate::plan::{Plan, Variant};
+use crate::problems;
 use crate::runner::Interrupt;
-use crate::summary;
 
 /// What to measure.
 pub struct Setting {
@@ -196,7 +196,7 @@ impl Watcher<'_> {
     fn add(&mut self, index: usize, comparison: &Comparison, latencies: Latencies) {
         let lock = &comparison.locks[index];
         let Some(sample) = lock.samples.last() else { return };
-        let problem = summary::problem(sample, &comparison.measures[0], comparison.expected_exit(lock));
+        let problem = problems::problem(sample, &comparison.measures[0], comparison.expected_exit(lock));
         let of_epoch: Vec<_> = latencies.epochs.iter().filter(|all| all.id == self.setting.epoch).collect();
         let first = of_epoch.iter().map(|all| all.first).min().unwrap_or_default();
         let last = of_epoch.iter().map(|all| all.last).max().unwrap_or_default();

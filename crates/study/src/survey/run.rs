@@ -12,8 +12,8 @@ use super::Unusable;
 use crate::execute::{self, TIMEOUTS_ALLOWED};
 use crate::model::{Exit, Measure, Phase, Sample, BASELINE};
 use crate::plan as one;
+use crate::problems;
 use crate::runner::{self, Interrupt};
-use crate::summary;
 use crate::window::Window;
 
 /// Variables that a program's environment has and ours has not; nothing removes one.
@@ -255,7 +255,7 @@ fn one_run(
 fn problem(plan: &one::Plan, sample: &Sample) -> Option<String> {
     match &sample.exit {
         exit @ Exit::Code { code } if *code != 0 => Some(exit.words()),
-        _ => plan.measures.iter().find_map(|measure| summary::problem(sample, measure, None)),
+        _ => plan.measures.iter().find_map(|measure| problems::problem(sample, measure, None)),
     }
 }
 
