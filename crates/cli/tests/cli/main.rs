@@ -7,6 +7,7 @@ mod library;
 mod list;
 mod only;
 mod parameters;
+mod plans;
 mod regret;
 mod run;
 mod seccomp;
