@@ -245,6 +245,9 @@ impl Engine {
             state.timed_out = true;
             if let Some(queue) = self.sleepers.get_mut(&address) {
                 queue.retain(|sleeper| *sleeper != thread);
+                if queue.is_empty() {
+                    self.sleepers.remove(&address);
+                }
             }
         }
         let state = &mut self.threads[thread as usize];

@@ -6,7 +6,7 @@ mod lines;
 mod settling;
 
 use lockswap_locks::{flat::ticket::Ticket, queue::mcs::McsSpin, RawLock};
-use lockswap_platform::{AtomicInt, Clock, Deadline, Ordering::Relaxed, Platform};
+use lockswap_platform::{AtomicInt, Clock, Deadline, Ordering::Relaxed, Platform, Wake};
 use lockswap_sim::{attempt, Job, Machine, Sim, Simulated, Stuck, Workload};
 use lockswap_workloads::counter::{self, Config};
 use lockswap_workloads::crew::{gather, Timing};
@@ -220,19 +220,24 @@ fn a_wake_up_that_finds_nobody_takes_as_long_as_a_sleep_that_need_not_be() {
     let word = Alone::new();
     let took = on_threads(&machine, 2, |number| {
         if number == 1 {
+            let until = Deadline { clock: Clock::Monotonic, at: now() + 20_000 };
+            assert_eq!(Sim::park(&word.0, 0, Some(until)), Wake::TimedOut);
+            at(300_000);
             Sim::park(&word.0, 0, None);
-            return [0, 0];
+            return [0; 3];
         }
-        let wake = || {
+        let wake = |time| {
+            at(time);
             let before = now();
             Sim::unpark(&word.0, 1);
             now() - before
         };
-        at(100_000);
-        [wake(), wake()]
+        // A thread that slept until its time had passed is not there any more.
+        [wake(250_000), wake(400_000), wake(450_000)]
     });
-    let [somebody, nobody] = took.unwrap()[0];
-    assert!((8_000..8_050).contains(&somebody) && (300..350).contains(&nobody), "{somebody} and {nobody} ns");
+    let [gone, somebody, nobody] = took.unwrap()[0];
+    assert!((8_000..8_050).contains(&somebody), "{somebody} ns");
+    assert!((300..350).contains(&nobody) && (300..350).contains(&gone), "{nobody} and {gone} ns");
 }
 
 #[test]
