@@ -11,7 +11,8 @@ pub struct Explained {
     pub file: &'static str,
     /// The function, as [`source::item`] names it.
     pub item: &'static str,
-    /// The name in the comment `// ORDER(name)` of the access; nothing for a wait.
+    /// The name in the comment `// ORDER(name)` of the access; nothing for a wait, or for an access that several uses
+    /// share, which give it its order.
     pub order: Option<&'static str>,
     /// What the mutant does.
     pub change: Change,
