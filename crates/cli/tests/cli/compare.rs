@@ -71,7 +71,7 @@ fn real_differences_are_found_in_wall_time_and_in_metrics() {
     let place = Place::new();
     let script = place.locking_script(
         "graded",
-        "case \"$LOCKSWAP_LOCK\" in ticket) t=0.02 m=300;; cna) t=0.6 m=50;; *) t=0.15 m=100;; esac\n\
+        "case \"$LOCKSWAP_LOCK\" in ticket) t=0.02 m=300;; cna) t=0.3 m=50;; *) t=0.1 m=100;; esac\n\
          [ -n \"$1\" ] || sleep $t\necho m=$m; echo us=$m",
     );
     let base = ["compare", "--lock", "cna,ticket", "--runs", "12"];

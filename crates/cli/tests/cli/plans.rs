@@ -158,7 +158,7 @@ fn what_is_wrong_with_a_plan_is_said_before_a_run_is_made() {
 }
 
 /// What makes the plans of `studies/` small.
-const SMALLER: [(&str, &str); 19] = [
+const SMALLER: [(&str, &str); 21] = [
     ("repetitions = 10", "repetitions = 1"),
     ("warmup = 1", "warmup = 0"),
     ("--seconds 2", "--seconds 0.3"),
@@ -167,8 +167,11 @@ const SMALLER: [(&str, &str); 19] = [
     (".kct 5000", ".kct 500"),
     ("--time=2", "--time=1"),
     ("=100000", "=1000"),
-    ("--duration=2", "--duration=1"),
+    // As many operations as other options say, not a whole second.
+    ("--duration=2", "--duration=0"),
     ("--timeout 2s", "--timeout 1s"),
+    ("--mutex-procs {nodes}", "--mutex-procs {nodes} --mutex-ops 20000"),
+    ("--pthread {nodes}", "--pthread {nodes} --pthread-ops 2000"),
     ("-time 2", "-time 1"),
     ("--frames 90", "--frames 9"),
     ("0 .. 89", "0 .. 8"),
