@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(basis("cna-mcs-1"), Basis::Fitted);
         assert_eq!(basis("cna-mcs-2"), Basis::Seen);
         assert_eq!(basis("m1-opt-50"), Basis::Predicted);
-        assert_eq!(basis("ron-handover-empty"), Basis::HeldOut);
+        assert_eq!(basis("ron-fair-shfllock"), Basis::HeldOut);
         // Its number is in the message of a commit that changed the model.
         assert_eq!(basis("ron-fair-plock"), Basis::Seen);
         // Parameters of the M1 move it, but it would be 1 with any.
