@@ -68,8 +68,8 @@ pub fn ids(role: &str) -> Vec<String> {
 
 /// Locks that stand for all others where each run takes seconds: every way to wait, to lie in the mutex or outside,
 /// and to keep a node or none. `.ci/run` names others for the drivers.
-const REPRESENTATIVES: [&str; 10] =
-    ["interposed-pthread", "auto", "futex", "ttas", "mcs_spin", "mcs_stp-barging", "cna", "ahmcs", "shfllock-b", "asl"];
+const REPRESENTATIVES: [&str; 9] =
+    ["interposed-pthread", "auto", "futex", "ttas", "mcs_spin", "mcs_stp-barging", "cna", "shfllock-b", "asl"];
 
 /// Locks that look at NUMA nodes: they run on a simulated machine with two nodes, too.
 const NUMA: [&str; 6] = ["cna", "shfllock", "c-", "hmcs", "ahmcs", "hbo"];
