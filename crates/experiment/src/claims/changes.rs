@@ -53,7 +53,7 @@ pub enum Basis {
     Structural,
     /// A parameter was chosen for it.
     Fitted,
-    /// It was known when something that moves it was changed.
+    /// It was known, and looked at, when something that moves it was changed.
     Seen,
     /// Nothing was chosen for it.
     Predicted,

@@ -257,9 +257,9 @@ fn notes(outcomes: &[Outcome<'_>], seeds: u32) -> Vec<String> {
              times. error factor: the geometric mean of how many times off the claims are that have a number and are not \
              structural."
         ),
-        "basis: structural: true by construction. fitted: a parameter was chosen for it. seen: it was known when something \
-         that moves it was changed. predicted: neither. held out: neither, and no parameter of the machine follows any \
-         claim. unfitted: predicted or held out. --export FILE.md has what was changed, and in which commit."
+        "basis: structural: true by construction. fitted: a parameter was chosen for it. seen: it was known, and looked at, \
+         when something that moves it was changed. predicted: neither. held out: neither, and no parameter of the machine \
+         follows any claim. unfitted: predicted or held out. --export FILE.md has what was changed, and in which commit."
             .to_owned(),
     ];
     let failed = outcomes.iter().filter_map(|outcome| Some((outcome.claim, outcome.failures.first()?)));
