@@ -556,6 +556,17 @@ mod tests {
     }
 
     #[test]
+    fn a_program_that_always_exits_with_three_is_held_against_three() {
+        let mut locks = vec![lock("pthread", &PLAIN), lock("same", &PLAIN), lock("zero", &PLAIN)];
+        for l in &mut locks[..2] {
+            l.samples.iter_mut().for_each(|s| s.exit = Exit::Code { code: 3 });
+        }
+        let rows = rows(Measure::wall(), locks);
+        assert!(rows[1].problems.is_empty());
+        assert_eq!(rows[2].verdict, "exit status 0 (plain: 3), in all 8 runs");
+    }
+
+    #[test]
     fn the_best_comes_first_and_each_setting_has_its_baseline() {
         let with = |threads: &str, mut lock: LockRuns| {
             lock.setting = vec![("threads".into(), threads.into())];

@@ -214,13 +214,11 @@ pub struct Itself {
 
 impl Itself {
     fn of(findings: &[Finding]) -> Option<Self> {
-        let is_itself = |finding: &&Finding| finding.best.as_ref() == Ok(&finding.subject.lock);
-        let cells: Vec<&Finding> =
-            findings.iter().filter(is_itself).filter(|finding| finding.ratio().is_some()).collect();
-        let ratios = || cells.iter().filter_map(|finding| finding.ratio());
-        let bounds = cells.iter().filter_map(|finding| Some((finding.cell.id.clone(), finding.interval()?.0)));
+        let itself = || findings.iter().filter(|finding| finding.best.as_ref() == Ok(&finding.subject.lock));
+        let ratios = || itself().filter_map(Finding::ratio);
+        let bounds = itself().filter_map(|finding| Some((finding.cell.id.clone(), finding.interval()?.0)));
         Some(Self {
-            cells: cells.len(),
+            cells: ratios().count(),
             ratios: (ratios().min_by(f64::total_cmp)?, ratios().max_by(f64::total_cmp)?),
             bound: bounds.min_by(|a, b| a.1.total_cmp(&b.1)),
         })
