@@ -3,6 +3,7 @@
 mod bench;
 mod compare;
 mod doctor;
+mod evidence;
 mod library;
 mod list;
 mod only;
