@@ -137,8 +137,8 @@ fn routes() -> Vec<Subject> {
 fn autos() -> Vec<Subject> {
     use lockswap_locks::auto::lock::{AutoLock, Bounds};
 
-    struct Small<const BATCH: u64>;
-    impl<const BATCH: u64> Bounds for Small<BATCH> {
+    struct Small<const BATCH: u64, const ROUTE: u32>;
+    impl<const BATCH: u64, const ROUTE: u32> Bounds for Small<BATCH, ROUTE> {
         const NEAR: u32 = 2;
         const TURN: u64 = 0;
         const GRACE: u64 = 0;
@@ -153,13 +153,20 @@ fn autos() -> Vec<Subject> {
         const ASKS: u64 = 1;
         const FREE: u32 = 0;
         const BARGES: u32 = 1;
+        const ROUTE: u32 = ROUTE;
+        const ROUTED: bool = ROUTE > 0;
+        const BEHIND: u32 = 0;
+        const BACK: u64 = 0;
+        const STRIDE: usize = 1;
     }
-    type Auto<P> = AutoLock<P, Small<0>>;
-    type AutoInBatches<P> = AutoLock<P, Small<2>>;
+    type Auto<P> = AutoLock<P, Small<0, 0>>;
+    type AutoInBatches<P> = AutoLock<P, Small<2, 0>>;
+    type AutoOnRoute<P> = AutoLock<P, Small<0, 1>>;
     let mut in_batches = mutex!("auto", "bounds of 0 and 1, in batches", AutoInBatches);
     in_batches.explore.extend(small::to_wait::<Explore, AutoInBatches<Explore>, Virtual>());
     in_batches.weak.extend(small::to_wait::<Weak, AutoInBatches<Weak>, Modelled>());
-    vec![mutex!("auto", "bounds of 0 and 1", Auto), in_batches]
+    let on_route = mutex!("auto", "bounds of 0 and 1, along the route", AutoOnRoute);
+    vec![mutex!("auto", "bounds of 0 and 1", Auto), in_batches, on_route]
 }
 
 /// u-SCL, which gives up its slices.

@@ -105,6 +105,13 @@ pub const EXPLAINED: &[Explained] = &[
              which one acquires twice, and more preemptions than the one up to which loom searches those",
     },
     Explained {
+        file: "auto/route.rs",
+        item: "AutoLock::wait_on_route",
+        order: None,
+        change: Change::Skip(Wait::Spin),
+        why: "a waiter may leave its element at any time, and queues then",
+    },
+    Explained {
         file: "auto/seat.rs",
         item: "Seat::change",
         order: None,

@@ -172,19 +172,24 @@ pub struct Asks {
     pub kind_in_epochs: bool,
     /// The place on the route through the CPUs.
     pub route: bool,
+    /// The same, if the user has named a route or had it measured; without one the lock takes CPUs by their numbers.
+    pub route_if_known: bool,
     /// How long the thread may stand back: targets of epochs mean something to this lock.
     pub epoch: bool,
 }
 
 impl Asks {
     /// Nothing.
-    pub const NOTHING: Self = Asks { locality: false, kind: false, kind_in_epochs: false, route: false, epoch: false };
+    pub const NOTHING: Self =
+        Asks { locality: false, kind: false, kind_in_epochs: false, route: false, route_if_known: false, epoch: false };
     /// The locality group.
     pub const LOCALITY: Self = Asks { locality: true, ..Self::NOTHING };
     /// The kind of the core.
     pub const KIND: Self = Asks { kind: true, ..Self::NOTHING };
     /// The place on the route.
     pub const ROUTE: Self = Asks { route: true, ..Self::NOTHING };
+    /// The place on a route that is known.
+    pub const KNOWN_ROUTE: Self = Asks { route_if_known: true, ..Self::NOTHING };
     /// The kind of the core, and how long to stand back on a little one.
     pub const EPOCH: Self = Asks { kind: true, epoch: true, ..Self::NOTHING };
     /// The same in an epoch, and nothing outside.
@@ -207,6 +212,7 @@ impl Asks {
             kind: self.kind || other.kind,
             kind_in_epochs: self.kind_in_epochs || other.kind_in_epochs,
             route: self.route || other.route,
+            route_if_known: self.route_if_known || other.route_if_known,
             epoch: self.epoch || other.epoch,
         }
     }

@@ -157,6 +157,8 @@ pub enum Setting {
     RwSpin,
     /// `spin`, as a time
     SpinTime,
+    /// `route`
+    Route,
 }
 
 impl Setting {

@@ -2,6 +2,7 @@
 
 use lockswap_conformance as conformance;
 use lockswap_conformance::system::{come, Crew, System};
+use lockswap_locks::auto::lock::{AutoLock, Bounds};
 use lockswap_locks::for_each_lock;
 use lockswap_locks::registry::{self, Role};
 use lockswap_locks::{Context, TimedLock};
@@ -167,4 +168,18 @@ fn ids_are_unique_within_a_role() {
     for nothing in ["mcs", "mcs spin", "mcs_spin ", ""] {
         assert_eq!(id(nothing), None);
     }
+}
+
+/// `auto`, which passes the lock on along the route as soon as two threads wait.
+#[test]
+fn auto_keeps_its_promises_along_the_route() {
+    struct Routed;
+    impl Bounds for Routed {
+        const ROUTE: u32 = 1;
+        const BEHIND: u32 = 0;
+        const BACK: u64 = 0;
+    }
+    type Lock = AutoLock<Native, Routed>;
+    let _alone = declare(b"1x64");
+    conformance::mutex::<Native, Lock, System>();
 }

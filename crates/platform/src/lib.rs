@@ -122,6 +122,10 @@ pub enum SharedTable {
     Waiters,
     /// Where readers of read-write locks leave their mark.
     Readers,
+    /// Where waiters of mutexes wait that are passed on along the route at times.
+    Elements,
+    /// Hints about that: slots that get into each other's way do no harm.
+    Hints,
 }
 
 /// Values of parameters that a process can have, see [`Platform::setting`].
@@ -148,6 +152,17 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// before the first one; after that one where the process has a single CPU, because nobody can change the answer
     /// meanwhile.
     fn spin_map_bounded<R>(rounds: u32, f: impl FnMut() -> Option<R>) -> Option<R>;
+    /// Like [`Platform::spin_map_bounded`], but asks `seldom` after the rounds, which may say more at a higher price, and
+    /// gives up after having done so `times` times. A platform that searches for errors asks both each time, and does
+    /// not give up: waits that end by themselves would hide what happens in those that do not.
+    fn spin_map_in_rounds<R>(
+        rounds: u32,
+        times: u32,
+        mut often: impl FnMut() -> Option<R>,
+        mut seldom: impl FnMut() -> Option<R>,
+    ) -> Option<R> {
+        (0..times).find_map(|_| Self::spin_map_bounded(rounds, &mut often).or_else(&mut seldom))
+    }
     /// Does nothing for about `n` iterations of the machine's pause instruction: the only legal back-off.
     fn relax(n: u32);
     /// The time on `clock`, ns.

@@ -13,6 +13,7 @@ use crate::{
 use core::ffi::{c_char, c_int, c_void};
 use core::fmt;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use lockswap_locks::auto::lock::{Bounds, Published};
 use lockswap_locks::for_each_lock;
 use lockswap_locks::info::Asks;
 use lockswap_locks::named::Named;
@@ -103,7 +104,14 @@ unsafe fn install(environment: &Environment) {
         let asks = if speaks_of_epochs { asks.in_epochs() } else { asks };
         let settings = machine::settings(environment);
         let learnt = machine::learn(environment, &settings, asks);
-        let route = asks.route.then(|| route::choose(environment, declared, &settings, verbose));
+        // To read the topology for a route takes long where there are many CPUs, and where there are few `auto` does
+        // not use one.
+        let is_wanted_if_known = asks.route_if_known && settings.allowed.len() >= Published::ROUTE as usize;
+        let route = if asks.route || is_wanted_if_known {
+            route::choose(environment, declared, &settings, verbose, asks.route)
+        } else {
+            None
+        };
         if statistics.is_some() || profile.is_some() {
             generation::notice_first_uses();
         }

@@ -87,7 +87,8 @@ pub unsafe fn enter_child() {
     }
     set(current().checked_add(1).unwrap_or(1));
     // Relaxed: one thread. A page that nobody has written to stays shared with the parent.
-    for waiter in Native::slots(SharedTable::Waiters) {
+    let tables = [SharedTable::Waiters, SharedTable::Elements].map(Native::slots);
+    for waiter in tables.into_iter().flatten() {
         if waiter.load(Ordering::Relaxed) != 0 {
             waiter.store(0, Ordering::Relaxed);
         }

@@ -43,7 +43,8 @@ impl fmt::Display for Chosen {
 }
 
 /// Chooses the route and tells [`Native`]; `declared` is what the user names. A file that is there but of no use is
-/// ignored; if `verbose`, a line says so.
+/// ignored; if `verbose`, a line says so. Where neither the user nor a file has one, it is made from the topology if it
+/// `is_needed`; else there is none, and nothing is returned.
 ///
 /// # Safety
 /// The process has one thread and `environment` is its own.
@@ -52,20 +53,24 @@ pub unsafe fn choose(
     declared: Option<CpuList<'_>>,
     settings: &Settings,
     verbose: bool,
-) -> Chosen {
+    is_needed: bool,
+) -> Option<Chosen> {
     let own = settings.allowed;
     // CPUs that the list leaves out come last.
     let follow = |list: CpuList<'_>| set_route(list.cpus().filter(|cpu| own.contains(*cpu)).chain(own.iter()));
     if let Some(list) = declared {
         follow(list);
-        return Chosen::Declared;
+        return Some(Chosen::Declared);
     }
     // Without the folder the CPUs are visited in their order, and nothing that was stored is this machine's.
     // SAFETY: as for this call.
     let folder = Folder::open(unsafe { environment.get("LOCKSWAP_SYSFS") }.unwrap_or(c"/sys")).ok();
     // SAFETY: as for this call.
     if unsafe { stored::with(environment, Identity::of(&folder), verbose, |route, _| follow(route)) } {
-        return Chosen::Stored;
+        return Some(Chosen::Stored);
+    }
+    if !is_needed {
+        return None;
     }
     let along_topology = |topology: &mut Topology| {
         topology.read(&folder, Some(&own), Wanted { all_groups: true, kinds: false });
@@ -77,5 +82,5 @@ pub unsafe fn choose(
     if unsafe { memory::with_zeroed(along_topology) }.is_none() {
         set_route(own.iter());
     }
-    Chosen::Topology
+    Some(Chosen::Topology)
 }

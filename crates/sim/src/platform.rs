@@ -69,7 +69,7 @@ const NODES: usize = 4096;
 
 thread_local! {
     static NODES_OF_CPUS: &'static [Node<Sim>] = Vec::leak((0..NODES).map(|_| Node::new()).collect());
-    static TABLES: Cell<[Option<&'static Table>; 2]> = const { Cell::new([None, None]) };
+    static TABLES: Cell<[Option<&'static Table>; 4]> = const { Cell::new([None; 4]) };
     /// The reorder windows of threads inside an epoch.
     static WINDOWS: RefCell<Vec<Option<Ns>>> = const { RefCell::new(Vec::new()) };
     /// The nice values of threads that have one; the others' are 0.
@@ -120,7 +120,7 @@ pub(crate) fn set_longest_window(window: Ns) {
     LONGEST_WINDOW.set(window);
 }
 
-fn tables() -> [&'static Table; 2] {
+fn tables() -> [&'static Table; 4] {
     TABLES.with(|tables| {
         let make = || &*Box::leak(Box::new(Table([const { Word::holding(0) }; SLOTS])));
         let found = tables.get().map(|table| table.unwrap_or_else(make));
@@ -290,7 +290,7 @@ impl Platform for Sim {
     }
 
     fn slots(table: SharedTable) -> &'static [Word<usize>] {
-        &tables()[usize::from(table == SharedTable::Readers)].0
+        &tables()[table as usize].0
     }
 
     /// Its first line's number: the host's addresses decide nothing.

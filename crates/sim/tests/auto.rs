@@ -6,7 +6,7 @@ use lockswap_locks::RawLock as _;
 use lockswap_platform::{Clock, Ns, Platform};
 use lockswap_sim::{attempt, Job, Machine, Sim, Simulated, Workload};
 use lockswap_workloads::crew::{gather, Timing};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 const MS: Ns = 1_000_000;
 
@@ -93,54 +93,61 @@ fn a_candidate_that_would_look_in_vain_sleeps() {
     assert_eq!(operations(never, 5_000), operations(usual, 5_000));
 }
 
-/// Acquisitions of 64 threads on as many cores of 16 caches, which hold the lock for a moment and then stay away for
-/// 40 us, so that some 20 wait.
-fn acquisitions<B: Bounds>() -> u32 {
+/// Of so many threads on as many CPUs of caches for eight, which hold the lock for a moment and then stay away for 40
+/// us, so that some 20 of 64 wait: how many acquisitions there are, and how many of them are on a CPU less than 16 of
+/// 256 places along the route behind that of the one before.
+fn acquisitions<B: Bounds>(threads: usize) -> (u32, u32) {
     let machine = Machine::built_in("epyc-7742-2s", &[]).expect("a machine");
     let acquired = (1..=4).map(|seed| {
         let counts = attempt(|| {
             let lock = AutoLock::<Sim, B>::new();
+            let last = AtomicU32::new(0);
             let timing = Timing { warm_up: 0, duration: 100 * MS };
-            let (counts, _) = gather(&Simulated::new(&machine, seed), 64, timing, |_| {
-                let mut acquired = 0;
+            let (counts, _) = gather(&Simulated::new(&machine, seed), threads, timing, |_| {
+                let (mut acquired, mut next) = (0, 0);
                 while Sim::now(Clock::Monotonic) < 2 * MS {
                     // SAFETY: released below.
                     unsafe { lock.lock(&()) };
                     acquired += 1;
+                    let here = Sim::rank();
+                    let way = (here + Sim::ranks() - last.swap(here, Relaxed)) % Sim::ranks();
+                    next += u32::from((1..16).contains(&way));
                     Sim::compute(200);
                     // SAFETY: acquired above.
                     unsafe { lock.unlock(&()) };
                     Sim::compute(20_000);
                 }
-                acquired
+                (acquired, next)
             });
-            counts.iter().sum::<u32>()
+            counts.iter().fold((0, 0), |sum, counts| (sum.0 + counts.0, sum.1 + counts.1))
         });
         counts.expect("all threads end")
     });
-    acquired.sum()
+    acquired.fold((0, 0), |sum, counts| (sum.0 + counts.0, sum.1 + counts.1))
+}
+
+/// The lock stays where it comes, and nobody asks but as often as this says.
+struct InPlace<const ASKS: u64>;
+impl<const ASKS: u64> Bounds for InPlace<ASKS> {
+    const ASKS: u64 = ASKS;
+    const ROUTE: u32 = 0;
 }
 
 /// Each question of a waiter whether the candidate looks at the lock takes the lock's line away from it.
 #[test]
 fn few_of_many_waiters_ask_for_a_sign() {
-    struct AllAsk;
-    impl Bounds for AllAsk {
-        const NEAR: u32 = Published::NEAR;
-        const TURN: Ns = Published::TURN;
-        const GRACE: Ns = Published::GRACE;
-        const RESIGN: u32 = Published::RESIGN;
-        const CALM: u8 = Published::CALM;
-        const SPIN: Ns = Published::SPIN;
-        const AGAIN: u32 = Published::AGAIN;
-        const BATCH: Ns = Published::BATCH;
-        const ALWAYS: bool = Published::ALWAYS;
-        const TRIES: u64 = Published::TRIES;
-        const IDLE: u64 = Published::IDLE;
-        const ASKS: u64 = 1;
-        const FREE: u32 = Published::FREE;
-        const BARGES: u32 = Published::BARGES;
-    }
-    let (some, all) = (acquisitions::<Published>(), acquisitions::<AllAsk>());
+    let ((some, _), (all, _)) = (acquisitions::<InPlace<{ Published::ASKS }>>(64), acquisitions::<InPlace<1>>(64));
     assert!(f64::from(some) > 1.03 * f64::from(all), "{some}, and {all} if all ask");
+}
+
+#[test]
+fn the_lock_of_many_waiters_travels_along_the_route() {
+    for (threads, least) in [(64, 1.1), (256, 1.5)] {
+        let ((travels, next), (stays, next_if_not)) =
+            (acquisitions::<Published>(threads), acquisitions::<InPlace<{ Published::ASKS }>>(threads));
+        assert!(f64::from(travels) > least * f64::from(stays), "{threads}: {travels}, and {stays} if it does not");
+        let of = |next, all| f64::from(next) / f64::from(all);
+        let (share, otherwise) = (of(next, travels), of(next_if_not, stays));
+        assert!(share > 0.8 && otherwise < 0.5, "{threads}: {share} go a short way, and {otherwise} otherwise");
+    }
 }

@@ -31,6 +31,8 @@ loom::thread_local! {
 loom::lazy_static! {
     static ref WAITERS: Vec<WeakUsize> = (0..SLOTS).map(|_| WeakUsize::new(0)).collect();
     static ref READERS: Vec<WeakUsize> = (0..SLOTS).map(|_| WeakUsize::new(0)).collect();
+    static ref ELEMENTS: Vec<WeakUsize> = (0..SLOTS).map(|_| WeakUsize::new(0)).collect();
+    static ref HINTS: Vec<WeakUsize> = (0..SLOTS).map(|_| WeakUsize::new(0)).collect();
     static ref QUEUES: loom::sync::atomic::AtomicU32 = loom::sync::atomic::AtomicU32::new(0);
 }
 
@@ -46,7 +48,7 @@ pub fn begin() {
     PLACES.take();
     // Made here: else the first user's making would order it before the others' first use. No access comes before the
     // threads begin: loom goes back to the first one of an execution to let another thread begin.
-    assert_eq!(WAITERS.len(), READERS.len());
+    assert!([&WAITERS.len(), &READERS.len(), &ELEMENTS.len(), &HINTS.len()].into_iter().all(|len| *len == SLOTS));
     std::hint::black_box(&*QUEUES);
 }
 
@@ -89,6 +91,15 @@ impl Platform for Weak {
     }
     fn spin_map_bounded<R>(_: u32, mut f: impl FnMut() -> Option<R>) -> Option<R> {
         f()
+    }
+    #[track_caller]
+    fn spin_map_in_rounds<R>(
+        _: u32,
+        _: u32,
+        mut often: impl FnMut() -> Option<R>,
+        mut seldom: impl FnMut() -> Option<R>,
+    ) -> Option<R> {
+        Some(Self::spin_map(|| often().or_else(&mut seldom)))
     }
     fn relax(_: u32) {}
     fn now(_: Clock) -> Ns {
@@ -143,6 +154,8 @@ impl Platform for Weak {
         let table: &Vec<WeakUsize> = match table {
             SharedTable::Waiters => &WAITERS,
             SharedTable::Readers => &READERS,
+            SharedTable::Elements => &ELEMENTS,
+            SharedTable::Hints => &HINTS,
         };
         // SAFETY: loom keeps the table for the whole execution, and nothing outlives that.
         unsafe { std::slice::from_raw_parts(table.as_ptr(), table.len()) }

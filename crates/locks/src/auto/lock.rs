@@ -35,6 +35,9 @@
 //! competes for the lock like a newcomer; newcomers then do the same, until the candidate is back. But where threads
 //! get the lock quickly after each other, it serves them best if others stay away from it.
 //!
+//! Where many threads wait and each acquisition is a hand-over, the lock is passed from CPU to CPU along the route, and
+//! the candidate gets it once in a round (`route.rs`).
+//!
 //! In an epoch, a part of the program that has a latency target, a thread on a little core stands back for big ones
 //! before it does any of that, for as long as the target allows (LibASL).
 //!
@@ -46,6 +49,7 @@
 //! |---------|-------------------------------------------|-----------------------------------------------------|------------|
 //! | CAREFUL | a candidate that is about to sleep, before it calls [`Platform::settle`] | exchanges `held`, which tells whether to wake it | a holder that has the seat, after `CALM` releases that found nobody asleep |
 //! | LOOK    | the holder that has left the queue empty  | calls a sleeper, if the queue is still empty        | that release |
+//! | ROUTED  | a candidate that has acquired the lock    | hands it on along the route, if anybody waits there | [`super::route`] says when |
 //!
 //! No wake-up is lost. *The candidate* sees to it that CAREFUL is set, then settles: a release that was under way has
 //! stored, and the candidate finds the lock free; every later one exchanges `held`, and finds ASLEEP there, or comes
@@ -53,14 +57,18 @@
 //! candidate's place, the *seat*, so that nobody is about to sleep. *Waiters in the queue*: there is a candidate, and
 //! it makes the next one the candidate; one that leaves the queue is awake. *Sleepers*: somebody has them, the
 //! candidate, a thread that has been called, which queues therefore whatever the candidate does, or the queue word,
-//! and then the lock is held with LOOK.
+//! and then the lock is held with LOOK. While the lock is passed along the route, it stays held, with LOOK if it was;
+//! a release that does not pass it on follows in the same round if there are sleepers and no candidate, or if that
+//! sleeps. `route.rs` says why nobody who waits there is lost.
 //!
-//! Fairness: long-term. Space: two words. Hand-off: the candidate sees the lock free.
+//! Fairness: long-term. Space: two words, and two tables of the process. Hand-off: the candidate sees the lock free, or
+//! the holder writes into the element of a CPU.
 //!
 //! Not published. The parts are: test-and-set in front of a queue (fissile locks, Dice, Kogan: NETYS 2020), a head
 //! that competes, and waiters of one NUMA node brought together (ShflLock, Kashyap et al.: SOSP 2019), waiters set
-//! aside (Malthusian locks, Dice: EuroSys 2017), asymmetric fences (Linux' membarrier and restartable sequences), and
-//! little cores that stand back (LibASL, Liu et al.: PPoPP 2022).
+//! aside (Malthusian locks, Dice: EuroSys 2017), a route through the CPUs (RON, Lo et al.: OSDI 2023), asymmetric
+//! fences (Linux' membarrier and restartable sequences), and little cores that stand back (LibASL, Liu et al.: PPoPP
+//! 2022).
 
 use super::looks::{AGAIN_OF_QUEUE, LONGEST, SHORTEST};
 use super::queue::{Node, Turn};
@@ -89,68 +97,66 @@ const CLAIMED: u8 = 4;
 /// Bits of `alert`, see above.
 const CAREFUL: u8 = 1;
 const LOOK: u8 = 2;
+pub(super) const ROUTED: u8 = 4;
 
 /// A bit of the queue word: the queue is empty, and this is the first of the sleepers that a candidate has left.
 const LEFT: usize = 1;
 
-/// What limits the lock's ideas.
+/// What limits the lock's ideas; the values are those of the lock as it is used.
 pub trait Bounds: Send + Sync + 'static {
     /// A candidate brings a waiter of its own node forward if it is among so many next ones, and calls a sleeper of
     /// the place that [`Sleepers`] says, if it is among so many first ones.
-    const NEAR: u32;
+    const NEAR: u32 = 32;
     /// Least time between two sleepers that are called for fairness, ns.
-    const TURN: Ns;
+    const TURN: Ns = 30_000;
     /// A candidate that has waited for so long insists, ns.
-    const GRACE: Ns;
+    const GRACE: Ns = 200_000;
     /// After so many careful releases in a row that found nobody asleep the next ones are plain stores.
-    const CALM: u8;
+    const CALM: u8 = 32;
     /// After so many candidates in a row that had to insist, the next ones sleep for as long.
-    const RESIGN: u32;
+    const RESIGN: u32 = 4;
     /// A waiter spins for so long before it asks whether another thread wants its CPU, ns.
-    const SPIN: Ns;
+    const SPIN: Ns = 4_000;
     /// So often a waiter spins once more before it sleeps, if no other thread makes use of its CPU.
-    const AGAIN: u32;
+    const AGAIN: u32 = 32;
     /// A candidate lets others have the lock for so long while they get it quickly after each other, ns.
-    const BATCH: Ns;
+    const BATCH: Ns = 20_000;
     /// Whether it does so from the beginning, and for ever; else where that has been found to pay.
-    const ALWAYS: bool;
+    const ALWAYS: bool = false;
     /// After one of so many windows the other way is tried.
-    const TRIES: u64;
+    const TRIES: u64 = 8;
     /// One of so many candidates that find the lock idle ends batches at once.
-    const IDLE: u64;
+    const IDLE: u64 = 4;
     /// With several NUMA nodes a waiter asks the candidate for a sign one of so many times.
-    const ASKS: u64;
+    const ASKS: u64 = 16;
     /// A waiter leaves the queue if it has seen the lock free so often while the candidate gave no sign.
-    const FREE: u32;
+    const FREE: u32 = 2;
     /// And if it has not tried to do without the queue so often.
-    const BARGES: u32;
+    const BARGES: u32 = 2;
+    /// The lock travels along the route if that has so many CPUs.
+    const ROUTE: u32 = 8;
+    /// Whether it begins with that.
+    const ROUTED: bool = false;
+    /// A candidate lets it travel if it leaves so many waiters behind.
+    const BEHIND: u32 = 2;
+    /// A thread that is back so soon after it has handed the lock on ends that, ns.
+    const BACK: Ns = 500;
+    /// Who waits on the route stays there for so many times `SPIN`.
+    const STAYS: u32 = 40;
+    /// From an element of the tables for that to the next one, in words.
+    const STRIDE: usize = 16;
 }
 
 /// Those of the lock as it is used.
 pub struct Published;
 
-impl Bounds for Published {
-    const NEAR: u32 = 32;
-    const TURN: Ns = 30_000;
-    const GRACE: Ns = 200_000;
-    const RESIGN: u32 = 4;
-    const CALM: u8 = 32;
-    const SPIN: Ns = 4_000;
-    const AGAIN: u32 = 32;
-    const BATCH: Ns = 10_000;
-    const ALWAYS: bool = false;
-    const TRIES: u64 = 8;
-    const IDLE: u64 = 4;
-    const ASKS: u64 = 16;
-    const FREE: u32 = 2;
-    const BARGES: u32 = 2;
-}
+impl Bounds for Published {}
 
 /// The lock.
 #[repr(C)]
 pub struct AutoLock<P: Platform, B> {
     pub(super) held: P::U8,
-    alert: P::U8,
+    pub(super) alert: P::U8,
     /// Careful releases in a row that found nobody asleep. The holder's.
     calm: P::U8,
     /// Acquisitions, modulo 256. The holder's.
@@ -173,7 +179,7 @@ fn left<P: Platform>(first_sleeper: *mut Node<P>) -> *mut Node<P> {
 }
 
 /// The sleepers of an empty queue; nothing if it is not empty, or if there are none.
-fn sleepers_left<P: Platform>(queue: *mut Node<P>) -> Option<*mut Node<P>> {
+pub(super) fn sleepers_left<P: Platform>(queue: *mut Node<P>) -> Option<*mut Node<P>> {
     (queue.addr() & LEFT != 0).then(|| queue.map_addr(|address| address & !LEFT))
 }
 
@@ -201,7 +207,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         if self.lets_big_cores_pass() && self.acquire_free() {
             return;
         }
-        if self.acquire_soon() {
+        if self.acquire_on_route() || self.acquire_soon() {
             return;
         }
         let since = P::instant();
@@ -302,6 +308,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         self.note_pace();
         let hints = self.seat.stand_up().after(turns, took);
         self.calm_down();
+        self.begin_route(me, turns);
         self.leave_seat(me, sleepers, hints);
         None
     }
@@ -360,6 +367,10 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
     #[cold]
     #[inline(never)]
     fn unlock_contended(&self) {
+        // LAST: if the lock has been handed on, it may be destroyed.
+        if self.is_routed() && self.hand_on() {
+            return;
+        }
         // Relaxed, as in `calm_down`.
         if self.alert.load(Ordering::Relaxed) & CAREFUL != 0 && self.calm.load(Ordering::Relaxed) >= B::CALM {
             self.calm_down_alone();
@@ -367,7 +378,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         // Relaxed: LOOK is the holder's own, and `store_unless` looks again for CAREFUL.
         let called = if self.alert.load(Ordering::Relaxed) & LOOK == 0 { Wake::NOBODY } else { self.look() };
         // LAST: the lock may be destroyed after this store, or after `release_carefully`.
-        if !P::store_unless(&self.alert, &self.held, FREE) {
+        if self.is_routed() || !P::store_unless(&self.alert, &self.held, FREE) {
             self.release_carefully();
         }
         called.wake();
@@ -428,7 +439,7 @@ unsafe impl<P: Platform, B: Bounds> RawLock<P> for AutoLock<P, B> {
         timed: Timed::Poll,
         summary: "few threads compete, the others sleep until they are called; a release is a plain store",
         paper: "none: ours",
-        asks: Asks::LOCALITY.and(Asks::EPOCH_ONLY),
+        asks: Asks::LOCALITY.and(Asks::KNOWN_ROUTE).and(Asks::EPOCH_ONLY),
         by_priority: ByPriority::Barging,
         keeps_up: true,
     };
@@ -492,11 +503,19 @@ unsafe impl<P: Platform, B: Bounds> RawLock<P> for AutoLock<P, B> {
                 source: "sim regret, see docs/auto.md",
             },
             Parameter {
+                key: "route",
+                values: Values::Number(Setting::Route, 0, 1_000_000, "CPUs"),
+                default: Default::Number(Published::ROUTE),
+                summary: "fewest CPUs for which the lock travels along the route, where that pays; 0: never",
+                source: "sim regret, see docs/auto.md",
+            },
+            Parameter {
                 key: "defer",
                 values: Values::Time(Setting::Defer),
                 default: Default::Time(Published::BATCH),
                 summary:
-                    "longest time for which the candidate lets others go first that get the lock one after the other",
+                    "longest time for which the candidate lets others go first that get the lock one after the other; \
+                     with one NUMA node 10us unless it is set",
                 source: "sim regret, see docs/auto.md",
             },
         ],
@@ -507,7 +526,7 @@ unsafe impl<P: Platform, B: Bounds> RawLock<P> for AutoLock<P, B> {
     fn new() -> Self {
         AutoLock {
             held: P::U8::new(FREE),
-            alert: P::U8::new(0),
+            alert: P::U8::new(if B::ROUTED { ROUTED } else { 0 }),
             calm: P::U8::new(0),
             turns: P::U8::new(0),
             seat: Seat::new(),
@@ -519,7 +538,8 @@ unsafe impl<P: Platform, B: Bounds> RawLock<P> for AutoLock<P, B> {
     #[inline]
     unsafe fn lock(&self, (): &()) {
         // ORDER(hand-off): as in `acquire_free`.
-        if self.held.compare_exchange(FREE, HELD, Ordering::Acquire).is_ok() {
+        let is_worth_trying = !Self::any_is_routed() || !self.is_held();
+        if is_worth_trying && self.held.compare_exchange(FREE, HELD, Ordering::Acquire).is_ok() {
             self.count();
         } else {
             self.lock_contended();
@@ -547,7 +567,11 @@ unsafe impl<P: Platform, B: Bounds> RawLock<P> for AutoLock<P, B> {
 unsafe impl<P: Platform, B: Bounds> TryLock<P> for AutoLock<P, B> {
     #[inline]
     unsafe fn try_lock(&self, (): &()) -> bool {
-        self.acquire_free()
+        let acquired = self.acquire_free();
+        if !acquired {
+            self.end_route();
+        }
+        acquired
     }
 }
 

@@ -16,8 +16,12 @@ pub(super) const LONGEST: u32 = 1024;
 const LONGEST_OF_ONE_NODE: u32 = 128;
 /// A waiter that asks whether the candidate looks at the lock looks at it so often itself meanwhile.
 const SIGHTS: u32 = 16;
-/// A candidate that lets others go first looks so often meanwhile whether they do.
-const LOOKS_IN_BATCH: Ns = 12;
+/// A candidate that lets others go first looks so often meanwhile whether they do, or more often.
+const LOOKS_IN_BATCH: Ns = 8;
+/// The longest time between two of these looks, ns; fewer than 256 of the shortest sections fit into it.
+const LOOK_IN_BATCH: Ns = 1_000;
+/// With one NUMA node, where a hand-over costs less, it does so for no longer unless it is told to, ns.
+const BATCH_OF_ONE_NODE: Ns = 10_000;
 /// A newcomer looks at the lock so often before it queues, if nobody does.
 const SOON: u32 = 16;
 /// A thread that has had the CPU for so long at a time, ns, makes use of it: another waiter gives it back sooner.
@@ -64,8 +68,14 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
     }
 
     /// Whether candidates let others go first at present.
-    fn has_batches(&self) -> bool {
-        (B::ALWAYS || self.seat.has_batches()) && Setting::Defer.time::<P>(B::BATCH) > 0
+    pub(super) fn has_batches(&self) -> bool {
+        (B::ALWAYS || self.seat.has_batches()) && Self::batch() > 0
+    }
+
+    /// How long a candidate lets others go first at most, ns.
+    fn batch() -> Ns {
+        let longest = if P::has_one_node() { BATCH_OF_ONE_NODE } else { Ns::MAX };
+        Setting::Defer.time::<P>(B::BATCH.min(longest))
     }
 
     /// Lets the others have the lock for up to a batch, as the candidate, while they get it quickly after each other,
@@ -78,11 +88,11 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         if !self.has_batches() {
             return;
         }
-        let batch = Setting::Defer.time::<P>(B::BATCH);
+        let batch = Self::batch();
         // Relaxed: a hint, as in `turns_since`.
         let mut seen = self.turns.load(Ordering::Relaxed);
         loop {
-            Busy::pause::<P>(batch / LOOKS_IN_BATCH);
+            Busy::pause::<P>((batch / LOOKS_IN_BATCH).min(LOOK_IN_BATCH));
             self.seat.answer();
             self.note_pace();
             let now = P::instant();
@@ -107,6 +117,9 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         // Relaxed: a hint, as in `turns_since`.
         let (mut before, mut seen) = (P::instant(), self.turns.load(Ordering::Relaxed));
         let (began, mut turns) = (before, 0_u32);
+        if self.wait_on_route(Self::acquire_as_candidate) {
+            return Some((1, P::instant().saturating_sub(began), false));
+        }
         let outcome = P::spin_map_bounded(most, || {
             self.seat.answer();
             let now = P::instant();
@@ -159,6 +172,9 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         }
         *again -= 1;
         let others = P::give_way();
+        if others >= USED {
+            Self::note_crowd();
+        }
         others == 0 || others < USED && !self.seat.is_brisk()
     }
 

@@ -1,10 +1,11 @@
 //! `auto`, the default for mutexes, and its parts: `looks`, how waiters look at the lock, `batches`, whether they let
-//! others go first, `queue`, who comes next, `seat`, whether the one that competes has a CPU, and `sleepers`, who has
-//! been set aside.
+//! others go first, `queue`, who comes next, `seat`, whether the one that competes has a CPU, `route`, the lock's way
+//! from CPU to CPU, and `sleepers`, who has been set aside.
 
 mod batches;
 pub mod lock;
 mod looks;
 mod queue;
+mod route;
 mod seat;
 mod sleepers;

@@ -69,6 +69,15 @@ impl<P: Platform> Node<P> {
         self.next.load(Ordering::Acquire)
     }
 
+    /// Whether so many waiters or more have linked in behind it. Only for who has the seat.
+    pub fn has_behind(&self, waiters: u32) -> bool {
+        let mut last = self;
+        (0..waiters).all(|_| {
+            // SAFETY: in the queue, so that it waits until it is answered.
+            unsafe { last.next().as_ref() }.map(|next| last = next).is_some()
+        })
+    }
+
     /// The next waiter, which has linked in or is about to.
     fn linked(&self) -> *mut Node<P> {
         P::spin_map(|| Some(self.next()).filter(|next| !next.is_null()))

@@ -174,6 +174,8 @@ impl<T: Send> DataCell<T> for NativeData<T> {
 const SLOTS: usize = 4096;
 static WAITERS: [AtomicUsize; SLOTS] = [const { AtomicUsize::new(0) }; SLOTS];
 static READERS: [AtomicUsize; SLOTS] = [const { AtomicUsize::new(0) }; SLOTS];
+static ELEMENTS: [AtomicUsize; SLOTS] = [const { AtomicUsize::new(0) }; SLOTS];
+static HINTS: [AtomicUsize; SLOTS] = [const { AtomicUsize::new(0) }; SLOTS];
 
 impl Platform for Native {
     type U8 = AtomicU8;
@@ -305,6 +307,8 @@ impl Platform for Native {
         match table {
             SharedTable::Waiters => &WAITERS,
             SharedTable::Readers => &READERS,
+            SharedTable::Elements => &ELEMENTS,
+            SharedTable::Hints => &HINTS,
         }
     }
 

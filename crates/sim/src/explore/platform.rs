@@ -92,7 +92,7 @@ thread_local! {
     /// be made anew for each execution.
     static NODES: &'static [Node<Interleaved>] = Vec::leak((0..MOST_THREADS).map(|_| Node::new()).collect());
     /// The shared tables, made anew for each execution; as long as the longest that a lock needs to be right.
-    static TABLES: Cell<[&'static [Word<usize>]; 2]> = const { Cell::new([&[], &[]]) };
+    static TABLES: Cell<[&'static [Word<usize>]; 4]> = const { Cell::new([&[]; 4]) };
     /// The CPUs of the virtual threads that have moved.
     static MOVED: Cell<[Option<u32>; MOST_THREADS]> = const { Cell::new([None; MOST_THREADS]) };
 }
@@ -106,7 +106,7 @@ pub fn clear_tables() {
     TABLES.with(|tables| {
         if tables.get()[0].is_empty() {
             let table = || &*Vec::leak((0..SLOTS).map(|_| Word::holding(0)).collect::<Vec<_>>());
-            tables.set([table(), table()]);
+            tables.set([(); 4].map(|()| table()));
         }
         tables.get().iter().flat_map(|table| table.iter()).for_each(|word| word.reset(0));
     });
@@ -172,6 +172,16 @@ impl<F: Faults> Platform for Explore<F> {
         f()
     }
 
+    #[track_caller]
+    fn spin_map_in_rounds<R>(
+        _: u32,
+        _: u32,
+        mut often: impl FnMut() -> Option<R>,
+        mut seldom: impl FnMut() -> Option<R>,
+    ) -> Option<R> {
+        Some(Self::spin_map(|| often().or_else(&mut seldom)))
+    }
+
     fn relax(_: u32) {}
 
     fn now(_: Clock) -> Ns {
@@ -232,7 +242,7 @@ impl<F: Faults> Platform for Explore<F> {
     }
 
     fn slots(table: SharedTable) -> &'static [Word<usize>] {
-        TABLES.get()[usize::from(table == SharedTable::Readers)]
+        TABLES.get()[table as usize]
     }
 
     fn reorder_window() -> Ns {
