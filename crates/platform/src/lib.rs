@@ -152,9 +152,9 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// before the first one; after that one where the process has a single CPU, because nobody can change the answer
     /// meanwhile.
     fn spin_map_bounded<R>(rounds: u32, f: impl FnMut() -> Option<R>) -> Option<R>;
-    /// Like [`Platform::spin_map_bounded`], but asks `seldom` after the rounds, which may say more at a higher price, and
-    /// gives up after having done so `times` times. A platform that searches for errors asks both each time, and does
-    /// not give up: waits that end by themselves would hide what happens in those that do not.
+    /// Like [`Platform::spin_map_bounded`], but asks `seldom` after the rounds, which may say more at a higher price,
+    /// and gives up after having done so `times` times. A platform that searches for errors asks both each time, and
+    /// does not give up: waits that end by themselves would hide what happens in those that do not.
     fn spin_map_in_rounds<R>(
         rounds: u32,
         times: u32,

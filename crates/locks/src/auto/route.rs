@@ -51,8 +51,8 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         &elements[(rank * B::STRIDE) & (elements.len() - 1)]
     }
 
-    /// What hints say protects nothing: all accesses to them are Relaxed. The first line of their table is the process',
-    /// the others are those of CPUs.
+    /// What hints say protects nothing: all accesses to them are Relaxed. The first line of their table is that of the
+    /// process, the others are those of CPUs.
     fn hint(line: usize, word: usize) -> &'static P::Usize {
         let hints = P::slots(SharedTable::Hints);
         &hints[(line * B::STRIDE + word) & (hints.len() - 1)]
@@ -85,7 +85,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         self.alert.load(Ordering::Relaxed) & ROUTED != 0
     }
 
-    /// Begins with it if that promises to pay, as a candidate that has acquired the lock: as the last of `turns` threads
+    /// Begins with it if that promises to pay, as a candidate that has acquired the lock, the last of `turns` threads
     /// since it began to look.
     pub(super) fn begin_route(&self, me: &Node<P>, turns: u32) {
         let least = Setting::Route.number::<P>(B::ROUTE);
@@ -101,7 +101,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         }
     }
 
-    /// Ends it, if it is on; anybody may.
+    /// Ends it, if it is on; anybody may. Relaxed, here and where it begins: a hint.
     pub(super) fn end_route(&self) {
         if !self.is_routed() {
             return;
