@@ -135,7 +135,8 @@ fn routes() -> Vec<Subject> {
 /// each candidate lets others go first for two looks at the clock. A waiter leaves the queue once: with twice, as in
 /// use, nothing fails either, but loom does not come to the end of two threads that acquire the lock twice.
 fn autos() -> Vec<Subject> {
-    use lockswap_locks::auto::lock::{AutoLock, Bounds};
+    use lockswap_locks::auto::bounds::Bounds;
+    use lockswap_locks::auto::lock::AutoLock;
 
     struct Small<const BATCH: u64, const ROUTE: u32>;
     impl<const BATCH: u64, const ROUTE: u32> Bounds for Small<BATCH, ROUTE> {
@@ -149,7 +150,6 @@ fn autos() -> Vec<Subject> {
         const BATCH: u64 = BATCH;
         const ALWAYS: bool = true;
         const TRIES: u64 = 1;
-        const IDLE: u64 = 1;
         const ASKS: u64 = 1;
         const FREE: u32 = 0;
         const BARGES: u32 = 1;

@@ -2,7 +2,8 @@
 
 use lockswap_conformance as conformance;
 use lockswap_conformance::system::{come, Crew, System};
-use lockswap_locks::auto::lock::{AutoLock, Bounds};
+use lockswap_locks::auto::bounds::Bounds;
+use lockswap_locks::auto::lock::AutoLock;
 use lockswap_locks::for_each_lock;
 use lockswap_locks::registry::{self, Role};
 use lockswap_locks::{Context, TimedLock};

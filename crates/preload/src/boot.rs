@@ -13,7 +13,7 @@ use crate::{
 use core::ffi::{c_char, c_int, c_void};
 use core::fmt;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use lockswap_locks::auto::lock::{Bounds, Published};
+use lockswap_locks::auto::bounds::{Bounds, Published};
 use lockswap_locks::for_each_lock;
 use lockswap_locks::info::Asks;
 use lockswap_locks::named::Named;

@@ -1,7 +1,8 @@
 //! `auto` on a simulated machine: a candidate lets others go first while that pays, and waiters leave the lock's line
 //! to those who need it.
 
-use lockswap_locks::auto::lock::{AutoLock, Bounds, Published};
+use lockswap_locks::auto::bounds::{Bounds, Published};
+use lockswap_locks::auto::lock::AutoLock;
 use lockswap_locks::RawLock as _;
 use lockswap_platform::{Clock, Ns, Platform};
 use lockswap_sim::{attempt, Job, Machine, Sim, Simulated, Workload};

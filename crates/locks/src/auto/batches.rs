@@ -12,6 +12,7 @@
 //! | 7..15  | how long an acquisition took in the last window before a trial           |
 //! | 15..21 | the parts of this window that have been noted                            |
 //! | 21..23 | the last two bits of the number of all parts, by the count of acquisitions |
+//! | 23     | IN_VAIN: the last candidate that let others go first found that nobody did |
 //! | 24..32 | when this window began, in ticks                                         |
 
 use lockswap_platform::Ns;
@@ -25,6 +26,9 @@ pub const TRIAL: u32 = 32;
 /// Another one: a thread has released the lock in order to wait for others.
 pub const WAITS: u32 = 64;
 
+/// Another one: the last candidate that let others go first found that nobody did.
+pub const IN_VAIN: u32 = 1 << 23;
+
 /// Where the word has how long an acquisition took in the last window before a trial ([`eight_bits`]), how many parts
 /// of the present window have been noted, the last two digits of how many of all windows, and when it began, in ticks.
 const PACE_BEFORE: u32 = 7;
@@ -37,15 +41,26 @@ const BEGAN: u32 = 24;
 /// at before it has gone through four parts.
 const PART: u8 = 64;
 
-/// A tick of the clock of windows, ns. After 256 of them, 131 us, it begins anew: where acquisitions follow each other
-/// so slowly batches make little difference.
-const TICK: Ns = 512;
+/// A tick of the clock of windows, ns. After 256 of them, 262 us, it begins anew.
+const TICK: Ns = 1_024;
 
 /// How long a window lasts at least, in ticks: for several batches.
-const WINDOW: u32 = 64;
+const WINDOW: u32 = 32;
+
+/// Where a part takes so many ticks or more, an acquisition 2 us, batches make little difference, and there are none:
+/// the clock would begin anew before a few parts are over.
+const SLOW: u32 = 128;
 
 /// A trial ends early if an acquisition takes 1.4 to 1.5 times as long as before, by [`eight_bits`].
 const WORSE: u32 = 8;
+
+/// Another trial begins at once if an acquisition takes more than twice as long as in the window before, or less than
+/// half as long, by [`eight_bits`]: what has been learnt is about other circumstances.
+const CHANGED: u32 = 16;
+
+/// But only if a part takes fewer ticks than that, an acquisition 512 ns: where acquisitions are rare, they come at
+/// random, and hand-overs matter less.
+const QUICK: u32 = 32;
 
 /// A number in eight bits, greater for a greater one: an exponent, and the four bits behind the first.
 fn eight_bits(number: u32) -> u32 {
@@ -61,14 +76,15 @@ pub fn new_parts(word: u32, turns: u8) -> u32 {
 
 /// The word when they have been noted. If the window is over and was a trial, what is tried goes on as the rule if
 /// acquisitions followed each other more quickly than in the window before it; else a trial may begin. There are
-/// neither batches nor trials where threads wait for each other.
+/// neither batches nor trials where threads wait for each other, or acquisitions follow each other slowly.
 pub fn after_parts(word: u32, turns: u8, now: Ns, may_try: bool) -> u32 {
     let new = new_parts(word, turns);
     let now = (now / TICK) as u32 & 0xff;
     let took = now.wrapping_sub(word >> BEGAN) & 0xff;
-    let parts = (word >> PARTS & MOST_PARTS) + new;
-    let (pace, before) = (eight_bits(took * 256 / parts.max(1)), word >> PACE_BEFORE & 0xff);
+    let parts = ((word >> PARTS & MOST_PARTS) + new).max(1);
+    let (pace, before) = (eight_bits(took * 256 / parts), word >> PACE_BEFORE & 0xff);
     let fails_early = word & TRIAL != 0 && took >= WINDOW / 8 && pace > before + WORSE;
+    let is_slow = took >= SLOW * parts;
     let mut next = word & !(3 << ALL_PARTS) | u32::from(turns / PART) << ALL_PARTS;
     if took < WINDOW && parts + 3 < MOST_PARTS && !fails_early {
         next += new << PARTS;
@@ -78,10 +94,13 @@ pub fn after_parts(word: u32, turns: u8, now: Ns, may_try: bool) -> u32 {
             next ^= if pace < before { TRIAL } else { BATCHES | TRIAL };
         } else {
             next = next & !(0xff << PACE_BEFORE) | pace << PACE_BEFORE;
-            next ^= if may_try { BATCHES | TRIAL } else { 0 };
+            let has_changed = pace.abs_diff(before) > CHANGED && took < QUICK * parts;
+            if may_try || has_changed {
+                next = next & !IN_VAIN ^ (BATCHES | TRIAL);
+            }
         }
     }
-    if word & WAITS != 0 {
+    if word & WAITS != 0 || is_slow {
         next &= !(BATCHES | TRIAL);
     }
     next
@@ -118,12 +137,36 @@ mod tests {
     #[test]
     fn what_brings_more_acquisitions_stays() {
         let mut course = Course::default();
-        assert!(!course.window(8, 40_000, false) && course.window(8, 40_000, true));
+        assert!(course.window(8, 40_000, false), "nothing is known yet");
         assert!(!course.window(8, 40_000, false), "batches that make no difference");
+        assert!(!course.window(8, 40_000, false) && course.window(8, 40_000, true));
+        assert!(!course.window(8, 40_000, false));
         assert!(course.window(8, 40_000, true) && course.window(12, 40_000, false));
         assert!(course.window(12, 40_000, false), "no more of them");
         assert!(!course.window(12, 40_000, true) && course.window(8, 40_000, false), "what was tried in vain");
         assert!(!course.window(12, 60_000, true) && !course.window(16, 40_000, false));
+    }
+
+    #[test]
+    fn another_pace_is_another_trial() {
+        let mut course = Course::default();
+        course.window(8, 40_000, false);
+        assert!(!course.window(8, 40_000, false) && !course.window(8, 40_000, false));
+        assert!(!course.window(15, 40_000, false), "not twice as quickly");
+        assert!(course.window(36, 40_000, false), "more than twice as quickly");
+        assert!(course.window(40, 40_000, false), "still better");
+        assert!(!course.window(16, 40_000, false), "less than half as quickly");
+        let mut course = Course::default();
+        assert!(!course.window(1, 40_000, false), "slowly");
+        assert!(course.window(3, 40_000, false));
+    }
+
+    #[test]
+    fn there_are_none_where_acquisitions_follow_each_other_slowly() {
+        let mut course = Course::default();
+        assert!(course.window(1, 130_000, true), "a trial");
+        assert!(!course.window(1, 132_000, true) && !course.window(1, 200_000, true));
+        assert!(course.window(2, 200_000, true));
     }
 
     #[test]

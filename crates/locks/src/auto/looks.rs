@@ -1,7 +1,8 @@
 //! How waiters look at the lock: the candidate, with pauses in between; a waiter behind it, to see whether the
 //! candidate does; and one that has left the queue.
 
-use super::lock::{AutoLock, Bounds, HELD};
+use super::bounds::Bounds;
+use super::lock::{AutoLock, HELD};
 use super::queue::{Node, Turn};
 use crate::asymmetric::stand_back::{Busy, StandBack};
 use crate::parameters::Setting;
@@ -19,7 +20,7 @@ const SIGHTS: u32 = 16;
 /// A candidate that lets others go first looks so often meanwhile whether they do, or more often.
 const LOOKS_IN_BATCH: Ns = 8;
 /// The longest time between two of these looks, ns; fewer than 256 of the shortest sections fit into it.
-const LOOK_IN_BATCH: Ns = 1_000;
+const LOOK_IN_BATCH: Ns = 1_400;
 /// With one NUMA node, where a hand-over costs less, it does so for no longer unless it is told to, ns.
 const BATCH_OF_ONE_NODE: Ns = 10_000;
 /// A newcomer looks at the lock so often before it queues, if nobody does.
@@ -82,22 +83,23 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
     /// if that has made acquisitions more frequent: a hand-over may take as long as several sections. It looks seldom,
     /// since each look takes the lock's cache line away from them, but before the count of acquisitions begins anew.
     ///
-    /// It ends batches if the others stop, for each other or for this thread, and the lock lies idle; or if they wait
-    /// for other threads: this one may be who they wait for.
+    /// It ends batches if others wait for other threads: this one may be who they wait for. And if it finds, like the
+    /// candidate before it, that nobody has made use of the lock: then that lies idle for nothing.
     pub(super) fn let_others_go_first(&self, since: Ns) {
         if !self.has_batches() {
             return;
         }
         let batch = Self::batch();
         // Relaxed: a hint, as in `turns_since`.
-        let mut seen = self.turns.load(Ordering::Relaxed);
+        let (mut seen, mut in_vain) = (self.turns.load(Ordering::Relaxed), true);
         loop {
             Busy::pause::<P>((batch / LOOKS_IN_BATCH).min(LOOK_IN_BATCH));
             self.seat.answer();
             self.note_pace();
             let now = P::instant();
             let is_idle = self.turns_since(&mut seen) == 0;
-            if self.seat.has_waits() || is_idle && now.is_multiple_of(B::IDLE) {
+            in_vain &= is_idle;
+            if self.seat.has_waits() || self.seat.note_in_vain(in_vain) {
                 return self.seat.end_batches();
             }
             if is_idle || now >= since.saturating_add(batch) || !self.has_batches() {

@@ -19,7 +19,8 @@
 //! ends with a round that finds nobody, as soon as a thread is back so soon after it has handed the lock on that it had
 //! better kept it, and where a thread polls, to which a lock on its way is never free.
 
-use super::lock::{sleepers_left, AutoLock, Bounds, HELD, ROUTED};
+use super::bounds::Bounds;
+use super::lock::{sleepers_left, AutoLock, HELD, ROUTED};
 use super::queue::Node;
 use crate::parameters::Setting;
 use lockswap_platform::{AtomicInt, AtomicPtrCell, Ns, Ordering, Platform, SharedTable};
@@ -185,7 +186,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auto::lock::Published;
+    use crate::auto::bounds::Published;
     use core::ptr;
     use lockswap_platform::Native;
 

@@ -15,7 +15,7 @@
 //! change the queue, until the one that has stopped it, which waits at most for a newcomer to link itself, has done
 //! so.
 
-use super::batches::{self, BATCHES, TRIAL, WAITS};
+use super::batches::{self, BATCHES, IN_VAIN, TRIAL, WAITS};
 use core::marker::PhantomData;
 use lockswap_platform::{AtomicInt, Ns, Ordering, Platform};
 
@@ -195,9 +195,16 @@ impl<P: Platform> Seat<P> {
         self.word() & BATCHES != 0
     }
 
+    /// Notes, as the candidate, whether it has let others go first in vain; whether the one before it had, too.
+    pub fn note_in_vain(&self, in_vain: bool) -> bool {
+        let was_in_vain = self.word() & IN_VAIN != 0;
+        self.note(IN_VAIN, in_vain);
+        in_vain && was_in_vain
+    }
+
     /// Ends that, as the candidate, before it is known whether it pays.
     pub fn end_batches(&self) {
-        self.note(BATCHES | TRIAL, false);
+        self.note(BATCHES | TRIAL | IN_VAIN, false);
     }
 
     /// Whether parts of a window are over that have not been noted, by the count of acquisitions.
@@ -313,7 +320,9 @@ mod tests {
         let hints = seat.stand_up();
         seat.leave(hints, false);
         assert!(seat.is_left_alone() && seat.has_batches() && seat.has_waits());
+        assert!(!seat.note_in_vain(true) && seat.has_batches() && seat.is_left_alone());
+        assert!(!seat.note_in_vain(false) && !seat.note_in_vain(true) && seat.note_in_vain(true), "two in a row");
         seat.end_batches();
-        assert!(!seat.has_batches() && seat.is_left_alone());
+        assert!(!seat.has_batches() && seat.is_left_alone() && !seat.note_in_vain(true));
     }
 }

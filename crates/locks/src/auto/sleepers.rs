@@ -117,7 +117,7 @@ pub struct Sleepers<P: Platform> {
     passed: u32,
     /// The place of the candidate that has given the list.
     pub home: u32,
-    /// So many candidates in a row have had to insist ([`super::lock::Bounds::GRACE`]), up to the last one.
+    /// So many candidates in a row have had to insist ([`super::bounds::Bounds::GRACE`]), up to the last one.
     pub insisted: u32,
 }
 
