@@ -195,11 +195,11 @@ impl<P: Platform> Seat<P> {
         self.word() & BATCHES != 0
     }
 
-    /// Notes, as the candidate, whether it has let others go first in vain; whether the one before it had, too.
+    /// Notes, as the candidate, whether it has let others go first in vain; whether that is enough: in a trial, or twice.
     pub fn note_in_vain(&self, in_vain: bool) -> bool {
         let was_in_vain = self.word() & IN_VAIN != 0;
         self.note(IN_VAIN, in_vain);
-        in_vain && was_in_vain
+        in_vain && (was_in_vain || self.word() & TRIAL != 0)
     }
 
     /// Ends that, as the candidate, before it is known whether it pays.
@@ -320,9 +320,10 @@ mod tests {
         let hints = seat.stand_up();
         seat.leave(hints, false);
         assert!(seat.is_left_alone() && seat.has_batches() && seat.has_waits());
-        assert!(!seat.note_in_vain(true) && seat.has_batches() && seat.is_left_alone());
-        assert!(!seat.note_in_vain(false) && !seat.note_in_vain(true) && seat.note_in_vain(true), "two in a row");
+        assert!(!seat.note_in_vain(false) && seat.note_in_vain(true), "in a trial");
         seat.end_batches();
-        assert!(!seat.has_batches() && seat.is_left_alone() && !seat.note_in_vain(true));
+        assert!(!seat.has_batches() && seat.is_left_alone());
+        assert!(!seat.note_in_vain(true) && !seat.note_in_vain(false), "no trial");
+        assert!(!seat.note_in_vain(true) && seat.note_in_vain(true), "two in a row");
     }
 }
