@@ -12,7 +12,7 @@
 //! | 7..15  | how long an acquisition took in the last window before a trial           |
 //! | 15..21 | the parts of this window that have been noted                            |
 //! | 21..23 | the last two bits of the number of all parts, by the count of acquisitions |
-//! | 23     | IN_VAIN: the last candidate that let others go first found that nobody did |
+//! | 23     | IN_VAIN: nobody went first when the last candidate let others do so      |
 //! | 24..32 | when this window began, in ticks                                         |
 
 use lockswap_platform::Ns;

@@ -83,8 +83,8 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
     /// if that has made acquisitions more frequent: a hand-over may take as long as several sections. It looks seldom,
     /// since each look takes the lock's cache line away from them, but before the count of acquisitions begins anew.
     ///
-    /// It ends batches if others wait for other threads: this one may be who they wait for. And if it finds, like the
-    /// candidate before it, that nobody has made use of the lock: then that lies idle for nothing.
+    /// It ends batches if others wait for other threads: this one may be who they wait for. And if it finds, in a
+    /// trial or like the candidate before it, that nobody has made use of the lock: then that lies idle for nothing.
     pub(super) fn let_others_go_first(&self, since: Ns) {
         if !self.has_batches() {
             return;

@@ -195,7 +195,7 @@ impl<P: Platform> Seat<P> {
         self.word() & BATCHES != 0
     }
 
-    /// Notes, whether the candidate has let others go first in vain; whether that is enough: twice, or in a trial.
+    /// Notes whether the candidate has let others go first in vain; whether that is enough: twice, or in a trial.
     pub fn note_in_vain(&self, in_vain: bool) -> bool {
         let was_in_vain = self.word() & IN_VAIN != 0;
         self.note(IN_VAIN, in_vain);
