@@ -4,7 +4,7 @@ use lockswap_experiment::simulated::{run_each, Row};
 use lockswap_locks::registry::PTHREAD;
 use lockswap_platform::Ns;
 use lockswap_sim::{Invalid, Job, Machine, Workload};
-use lockswap_study::stats;
+use lockswap_study::descriptive;
 use lockswap_workloads::{crew::Timing, shares};
 
 use crate::suspect::Suspect;
@@ -72,7 +72,7 @@ fn next_to_pthread(locks: &[&str], rows: &[Option<Row>]) -> Vec<(String, f64)> {
         let own = rows.iter().flatten().filter(|row| row.lock == lock);
         let found: Vec<f64> = own.filter_map(|row| Some(row.outcome.as_ref().ok()?.report.throughput)).collect();
         // A lock that stopped with one of the seeds is none to recommend.
-        stats::median(&found).filter(|_| found.len() == SEEDS.len())
+        descriptive::median(&found).filter(|_| found.len() == SEEDS.len())
     };
     let Some(base) = locks.first().and_then(|lock| median(lock)).filter(|base| *base > 0.0) else { return Vec::new() };
     locks.iter().filter_map(|lock| Some(((*lock).to_owned(), median(lock)? / base))).collect()

@@ -12,7 +12,7 @@ use crate::model::{Comparison, Exit, LockRuns, Phase, Sample, BASELINE, SCHEMA};
 use crate::plan::{Plan, Variant, DEFAULT_TIMEOUT};
 use crate::runner::{run_once, Interrupt, Limits, Program, Run};
 use crate::service::run_loaded;
-use crate::{problems, stats, summary};
+use crate::{descriptive, problems, summary};
 
 /// Without a limit of the user's, a lock that takes this many times as long as the plain program counts as hung.
 const HUNG_FACTOR: f64 = 10.0;
@@ -233,7 +233,7 @@ fn price_of_loading(programs: &[Program; 2], interrupt: Option<&Interrupt>) -> O
         let [plain, loaded] = [0, 1].map(|index| run_once(&programs[index], limits, interrupt));
         differences.push(loaded?.wall.as_secs_f64() - plain?.wall.as_secs_f64());
     }
-    stats::median(&differences).map(|price| price.max(0.0))
+    descriptive::median(&differences).map(|price| price.max(0.0))
 }
 
 /// Why the first run of the plain program is nothing to compare with.

@@ -4,8 +4,8 @@
 //!   only a part of the run counts.
 //! - [`execute`] carries a [`plan`] out: runs interleaved on each of several locks; every raw sample is kept.
 //! - [`model`] is what a comparison consists of; it is also the JSON that is exported.
-//! - [`stats`] and [`summary`] turn samples into medians, intervals and verdicts; [`problems`] says which of them count.
-//!   [`columns`], [`notes`] and [`numbers`] say it in words.
+//! - [`descriptive`] has medians, [`stats`] intervals of paired rounds, [`unpaired`] those of other samples, and
+//!   [`summary`] verdicts; [`problems`] says which runs count. [`columns`], [`notes`] and [`numbers`] say it in words.
 //! - [`export`] writes JSON, CSV and pages ([`page`]), atomically; [`draw`] makes pictures.
 //! - [`survey`] keeps the runs of many programs in a database, and computes the tables of a study from them.
 //! - [`slo`] runs a program with one latency target after another.
@@ -17,6 +17,7 @@
 pub mod calls;
 pub mod columns;
 pub mod counting;
+pub mod descriptive;
 pub mod draw;
 pub mod execute;
 pub mod export;
@@ -37,4 +38,6 @@ pub mod slo;
 pub mod stats;
 pub mod summary;
 pub mod survey;
+mod tail;
+pub mod unpaired;
 pub mod window;

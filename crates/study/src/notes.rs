@@ -5,8 +5,8 @@ use lockswap_records::counters::FILE_BYTES;
 use crate::model::{Comparison, LockRuns, Measure, Phase, Source, BASELINE, INTERPOSED};
 use crate::numbers::{digits, human, times};
 use crate::problems::value;
-use crate::stats;
 use crate::summary::{in_words, nothing_replaced, Judgement, Row};
+use crate::{descriptive, stats};
 
 /// Lock calls per run below which a difference hardly comes from the locks.
 const FEW_CALLS: u64 = 1000;
@@ -118,7 +118,9 @@ fn loading_note(comparison: &Comparison) -> Option<String> {
     }
     let mut note = format!("loading the library takes {} per process", human(loading, "s"));
     let wall = comparison.locks.first()?.samples.iter().map(|s| s.wall_s);
-    if let (Some(processes), Some(wall)) = (processes.filter(|p| *p > 0), stats::median(&wall.collect::<Vec<_>>())) {
+    if let (Some(processes), Some(wall)) =
+        (processes.filter(|p| *p > 0), descriptive::median(&wall.collect::<Vec<_>>()))
+    {
         let share = 100.0 * loading * processes as f64 / wall;
         let plural = if processes == 1 { "process" } else { "processes" };
         if share >= 0.1 {
@@ -177,7 +179,9 @@ fn outlier_note(comparison: &Comparison) -> Option<String> {
         let expected = comparison.expected_exit(lock);
         let measured = lock.samples.iter().filter(|s| s.phase == Phase::Measured);
         let values: Vec<f64> = measured.filter_map(|s| value(s, measure, expected)).collect();
-        let (Some(median), Some(spread)) = (stats::median(&values), stats::median_absolute_deviation(&values)) else {
+        let (Some(median), Some(spread)) =
+            (descriptive::median(&values), descriptive::median_absolute_deviation(&values))
+        else {
             continue;
         };
         // Ten deviations, and a quarter of the median where all others are nearly equal.

@@ -5,7 +5,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -16,10 +16,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
-use rustix::fs::{fcntl_setfl, OFlags};
 use rustix::process::{kill_process_group, pidfd_open, waitid, Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
 use crate::model::{signal_name, Exit, Usage};
+use crate::tail::{Stream, Tail};
 use crate::window::{Counters, Look, Watch, Window};
 
 /// How long a program has to end after SIGTERM.
@@ -340,68 +340,6 @@ pub fn exit_of(status: io::Result<ExitStatus>) -> Exit {
             }
         },
         Err(error) => Exit::NotStarted { error: error.to_string() },
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Stream {
-    Stdout,
-    Stderr,
-}
-
-/// Reads a pipe without ever waiting and keeps the end of what came.
-struct Tail {
-    source: Option<File>,
-    bytes: Vec<u8>,
-    keep: usize,
-    /// Where it is shown, too.
-    shown: Option<Stream>,
-}
-
-impl Tail {
-    fn new(source: Option<OwnedFd>, keep: usize, shown: Option<Stream>) -> Self {
-        let without_waiting = |fd: OwnedFd| fcntl_setfl(&fd, OFlags::NONBLOCK).ok().map(|()| File::from(fd));
-        Self { source: source.and_then(without_waiting), bytes: Vec::new(), keep, shown }
-    }
-
-    /// One read; whether there may be more at once.
-    fn read_once(&mut self) -> bool {
-        let mut buffer = [0; 65536];
-        let Some(source) = &mut self.source else { return false };
-        match source.read(&mut buffer) {
-            Ok(0) => self.source = None,
-            Ok(count) => {
-                // A reader of ours that has gone away does not keep us from measuring.
-                let _ = match self.shown {
-                    Some(Stream::Stdout) => io::stdout().write_all(&buffer[..count]),
-                    Some(Stream::Stderr) => io::stderr().write_all(&buffer[..count]),
-                    None => Ok(()),
-                };
-                self.bytes.extend_from_slice(&buffer[..count]);
-                if self.bytes.len() > 2 * self.keep + buffer.len() {
-                    self.bytes.drain(..self.bytes.len() - self.keep);
-                }
-                return true;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return true,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => self.source = None,
-        }
-        false
-    }
-
-    /// Reads what is there, but no more than a pipe can hold: a process that left the group may still write.
-    fn drain(&mut self) {
-        for _ in 0..64 {
-            if !self.read_once() {
-                return;
-            }
-        }
-    }
-
-    fn kept(mut self) -> Vec<u8> {
-        self.bytes.drain(..self.bytes.len().saturating_sub(self.keep));
-        self.bytes
     }
 }
 

@@ -14,36 +14,8 @@ const WIDE: f64 = 1.25;
 /// Up to so many rounds distributions are counted out; above, the normal approximation is exact to three digits.
 const EXACT: usize = 60;
 
-/// The same for the larger of two samples that are not paired.
-const EXACT_BETWEEN: usize = 20;
-
 /// The normal distribution's quantile that leaves 2.5 % above it.
-const Z_95: f64 = 1.959_963_984_540_054;
-
-/// The middle value; the mean of the two middle values where their number is even. `None` for no values.
-pub fn median(values: &[f64]) -> Option<f64> {
-    median_of(&mut values.to_vec())
-}
-
-/// Median absolute deviation from the median: half of the values lie within this distance of it.
-pub fn median_absolute_deviation(values: &[f64]) -> Option<f64> {
-    let middle = median(values)?;
-    median_of(&mut values.iter().map(|v| (v - middle).abs()).collect::<Vec<_>>())
-}
-
-fn median_of(values: &mut [f64]) -> Option<f64> {
-    if values.is_empty() {
-        return None;
-    }
-    let half = values.len() / 2;
-    let odd = values.len() % 2 == 1;
-    let (below, &mut upper, _) = values.select_nth_unstable_by(half, f64::total_cmp);
-    if odd {
-        return Some(upper);
-    }
-    let lower = below.iter().copied().max_by(f64::total_cmp)?;
-    Some(lower + (upper - lower) / 2.0)
-}
+pub(crate) const Z_95: f64 = 1.959_963_984_540_054;
 
 /// By how much one lock differs from another one.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -181,75 +153,6 @@ fn normal_below(z: f64) -> f64 {
     0.5 + density * sum
 }
 
-/// The mean of a list that is not empty.
-pub fn mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-}
-
-/// The standard deviation of a sample, with n - 1 below the line; nothing for fewer than two values.
-pub fn standard_deviation(values: &[f64]) -> Option<f64> {
-    let middle = mean(values).filter(|_| values.len() > 1)?;
-    let squares: f64 = values.iter().map(|value| (value - middle).powi(2)).sum();
-    Some((squares / (values.len() - 1) as f64).sqrt())
-}
-
-/// By how much the values of one sample lie above those of another one, where no value of the one belongs to one of
-/// the other: the estimate of Hodges and Lehmann, which is the median of all differences between the two, and the 95 %
-/// interval that belongs to the rank-sum test of Wilcoxon, Mann and Whitney. The interval is missing where the samples
-/// are too small to give one: with three values each, and with fewer.
-pub fn shift_between(own: &[f64], other: &[f64]) -> Option<(f64, Option<(f64, f64)>)> {
-    let mut differences: Vec<f64> = own.iter().flat_map(|a| other.iter().map(move |b| a - b)).collect();
-    if differences.iter().any(|difference| !difference.is_finite()) {
-        return None;
-    }
-    let value = median(&differences)?;
-    differences.sort_unstable_by(f64::total_cmp);
-    let outside = outside_between(own.len(), other.len());
-    let interval = outside.map(|k| (differences[k - 1], differences[differences.len() - k]));
-    Some((value, interval))
-}
-
-/// The rank, from 1, of the difference that is the lower end of the 95 % interval of two samples of these sizes.
-fn outside_between(own: usize, other: usize) -> Option<usize> {
-    if own.max(other) > EXACT_BETWEEN {
-        let (n, m) = (own as f64, other as f64);
-        let spread = (n * m * (n + m + 1.0) / 12.0).sqrt();
-        return Some((n * m / 2.0 - Z_95 * spread).floor()).filter(|k| *k >= 1.0).map(|k| k as usize);
-    }
-    let mut below = 0.0;
-    let within = distribution_between(own, other).into_iter().take_while(|share| {
-        below += share;
-        below <= ERROR_RATE / 2.0
-    });
-    Some(within.count()).filter(|count| *count > 0)
-}
-
-/// Chances, by number, that so many of the pairs of two samples have the larger value in the first, if both come from
-/// one distribution: the largest of all values is in the first with its share, and then wins against the whole other
-/// sample.
-fn distribution_between(own: usize, other: usize) -> Vec<f64> {
-    let mut chances = vec![vec![1.0]; other + 1];
-    for n in 1..=own {
-        let mut row: Vec<Vec<f64>> = vec![vec![1.0]];
-        for (m, with_one_less) in chances.iter().enumerate().skip(1) {
-            let share = n as f64 / (n + m) as f64;
-            let mut both = vec![0.0; n * m + 1];
-            with_one_less.iter().enumerate().for_each(|(wins, chance)| both[wins + m] += share * chance);
-            row[m - 1].iter().enumerate().for_each(|(wins, chance)| both[wins] += (1.0 - share) * chance);
-            row.push(both);
-        }
-        chances = row;
-    }
-    chances.swap_remove(other)
-}
-
-/// The middle 95 % of a list that is not empty.
-pub fn middle_95(mut values: Vec<f64>) -> Option<(f64, f64)> {
-    values.sort_unstable_by(f64::total_cmp);
-    let outside = (values.len() as f64 * ERROR_RATE / 2.0).floor() as usize;
-    Some((*values.get(outside)?, values[values.len() - 1 - outside]))
-}
-
 /// The p values after Holm's correction, in their order: below 5 % then means that the chance of one wrong verdict or
 /// more among all of them is below 5 %.
 pub fn holm(p_values: &[f64]) -> Vec<f64> {
@@ -346,54 +249,10 @@ pub enum Finding {
     Worse,
 }
 
-/// The median and the quartiles of a list that is not empty.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Quartiles {
-    /// A quarter of the numbers is not above it.
-    pub lower: f64,
-    /// Half of them are not.
-    pub median: f64,
-    /// Three quarters are not.
-    pub upper: f64,
-}
-
-impl Quartiles {
-    /// Those of a list, between two numbers in proportion; nothing where it is empty.
-    pub fn of(mut numbers: Vec<f64>) -> Option<Self> {
-        numbers.sort_by(f64::total_cmp);
-        let at = |share: f64| {
-            let place = share * (numbers.len().checked_sub(1)?) as f64;
-            let (low, high) = (numbers[place.floor() as usize], numbers[place.ceil() as usize]);
-            Some(low + (high - low) * place.fract())
-        };
-        Some(Self { lower: at(0.25)?, median: at(0.5)?, upper: at(0.75)? })
-    }
-
-    /// Half the distance between the quartiles.
-    pub fn spread(&self) -> f64 {
-        (self.upper - self.lower) / 2.0
-    }
-}
-
-impl std::fmt::Display for Quartiles {
-    /// The median and the spread, with two decimals.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:.2} ±{:.2}", self.median, self.spread())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn quartiles_interpolate() {
-        assert_eq!(Quartiles::of(vec![]), None);
-        assert_eq!(Quartiles::of(vec![3.0]), Some(Quartiles { lower: 3.0, median: 3.0, upper: 3.0 }));
-        let five = Quartiles::of(vec![5.0, 1.0, 2.0, 4.0, 3.0]).unwrap();
-        assert_eq!(five, Quartiles { lower: 2.0, median: 3.0, upper: 4.0 });
-        assert_eq!(Quartiles::of(vec![1.0, 2.0]).unwrap().median, 1.5);
-    }
+    use crate::descriptive::median;
 
     #[test]
     fn findings_of_known_rounds() {
@@ -417,22 +276,6 @@ mod tests {
         assert_eq!(plain.finding(1, 0.01), Finding::Better);
         assert_eq!(Difference::of(&[]), None);
         assert_eq!(Difference::of(&[(f64::NAN, 1.0)]), None);
-    }
-
-    #[test]
-    fn medians_of_known_data() {
-        assert_eq!(median(&[]), None);
-        assert_eq!(median(&[3.0]), Some(3.0));
-        assert_eq!(median(&[9.0, 1.0, 5.0]), Some(5.0));
-        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), Some(2.5));
-        assert_eq!(median(&[7.0, 7.0, 1.0, 100.0, 7.0]), Some(7.0));
-    }
-
-    #[test]
-    fn deviation_of_known_data() {
-        assert_eq!(median_absolute_deviation(&[1.0, 1.0, 2.0, 2.0, 4.0, 6.0, 9.0]), Some(1.0));
-        assert_eq!(median_absolute_deviation(&[5.0, 5.0, 5.0, 1000.0]), Some(0.0));
-        assert_eq!(median_absolute_deviation(&[]), None);
     }
 
     /// The data of Fisher's example, in eighths of an inch: R's `wilcox.test` gives p = 0.04126.
@@ -494,40 +337,6 @@ mod tests {
         for (z, share) in [(0.0, 0.5), (-1.0, 0.158_655_254), (-1.96, 0.024_997_895), (-3.0, 0.001_349_898)] {
             assert!((normal_below(z) - share).abs() < 1e-8, "{z}");
         }
-    }
-
-    /// The chances are those of the table of Mann and Whitney (1947), and the interval that of R's
-    /// `wilcox.test(a, b, conf.int = TRUE)`.
-    #[test]
-    fn samples_without_pairs() {
-        let exact: Vec<f64> = distribution_between(2, 3).iter().map(|chance| (chance * 10.0).round()).collect();
-        assert_eq!(exact, [1.0, 1.0, 2.0, 2.0, 2.0, 1.0, 1.0]);
-        assert!((distribution_between(7, 9).iter().sum::<f64>() - 1.0).abs() < 1e-12);
-        // Critical values at 5 %, two-sided: 2 for 5 and 5, 23 for 10 and 10, 127 for 20 and 20; none for 3 and 3.
-        let critical = [(3, 3), (4, 4), (5, 5), (10, 10), (20, 20)].map(|(n, m)| outside_between(n, m));
-        assert_eq!(critical, [None, Some(1), Some(3), Some(24), Some(128)]);
-        // The approximation for larger ones continues the exact ones.
-        let exact = distribution_between(21, 20).into_iter().scan(0.0, |sum, chance| {
-            *sum += chance;
-            Some(*sum)
-        });
-        let exact = exact.filter(|below| *below <= 0.025).count();
-        assert!(exact.abs_diff(outside_between(21, 20).unwrap()) <= 2);
-        let (a, b) = ([1.1, 2.2, 3.3, 4.4], [0.5, 0.6, 0.7, 0.8]);
-        let (value, interval) = shift_between(&a, &b).unwrap();
-        assert!((value - 2.1).abs() < 1e-9, "{value}");
-        let (low, high) = interval.unwrap();
-        assert!((low - 0.3).abs() < 1e-9 && (high - 3.9).abs() < 1e-9);
-        assert_eq!(shift_between(&[1.0], &[3.0]), Some((-2.0, None)));
-        assert_eq!((shift_between(&[], &[1.0]), shift_between(&[f64::NAN], &[1.0])), (None, None));
-    }
-
-    #[test]
-    fn means_and_deviations() {
-        assert_eq!((mean(&[]), mean(&[1.0, 2.0, 6.0])), (None, Some(3.0)));
-        assert_eq!((standard_deviation(&[1.0]), standard_deviation(&[2.0, 4.0, 6.0])), (None, Some(2.0)));
-        assert_eq!(middle_95((0..1000).map(f64::from).collect()), Some((25.0, 974.0)));
-        assert_eq!((middle_95(vec![3.0]), middle_95(vec![])), (Some((3.0, 3.0)), None));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::descriptive;
 use crate::model::{Comparison, LockRuns, Measure, Phase, Sample, Source, Winner, BASELINE, INTERPOSED};
 use crate::numbers::{digits, human, ratio_digits, short, times};
 use crate::problems::{problem, problems, value};
@@ -118,8 +119,9 @@ fn row(comparison: &Comparison, lock: &LockRuns, measure: &Measure) -> (Row, Opt
     let expected = comparison.expected_exit(lock);
     let good: Vec<&Sample> =
         lock.samples.iter().filter(|s| s.phase == Phase::Measured && value(s, measure, expected).is_some()).collect();
-    let median_of =
-        |number: &dyn Fn(&Sample) -> f64| stats::median(&good.iter().map(|sample| number(sample)).collect::<Vec<_>>());
+    let median_of = |number: &dyn Fn(&Sample) -> f64| {
+        descriptive::median(&good.iter().map(|sample| number(sample)).collect::<Vec<_>>())
+    };
     let values: Vec<f64> = good.iter().filter_map(|s| value(s, measure, expected)).collect();
     let calls = lock.counted.map(|counted| counted.calls.all());
     let nothing = lock.counted.is_some_and(|counted| match lock.lock.as_str() {
@@ -135,8 +137,8 @@ fn row(comparison: &Comparison, lock: &LockRuns, measure: &Measure) -> (Row, Opt
         lock: lock.lock.clone(),
         setting: lock.setting.clone(),
         good_runs: values.len(),
-        median: stats::median(&values),
-        spread: stats::median_absolute_deviation(&values),
+        median: descriptive::median(&values),
+        spread: descriptive::median_absolute_deviation(&values),
         cpu_s: median_of(&|sample| sample.usage.cpu_s()),
         switches: median_of(&|sample| (sample.usage.voluntary_switches + sample.usage.involuntary_switches) as f64),
         calls_ours: calls.map(|calls| calls.ours),

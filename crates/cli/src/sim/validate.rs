@@ -224,7 +224,7 @@ fn hardware_alone(plan: &Plan, measured: &Measured) -> String {
     for (number, case) in plan.cases.iter().enumerate() {
         for (lock, name) in case.locks.iter().enumerate() {
             let throughputs: Vec<f64> = measured.runs(number, lock).map(|run| run.0).collect();
-            let median = lockswap_study::stats::median(&throughputs);
+            let median = lockswap_study::descriptive::median(&throughputs);
             let shown = median.map_or("-".to_owned(), |median| format!("{:.3}", median / 1e6));
             table.add_row([case.title(), name.clone(), shown]);
         }

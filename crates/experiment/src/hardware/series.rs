@@ -7,6 +7,7 @@
 use super::child::Environment;
 use super::job::{Job, Work};
 use lockswap_locks::registry::Role;
+use lockswap_study::descriptive;
 use lockswap_study::runner::Interrupt;
 use lockswap_study::stats::{self, Difference};
 use lockswap_study::summary::{self, Judgement, Row};
@@ -298,8 +299,8 @@ fn row<T>(own: &Measured<T>, setting: &[(String, String)], measure: &Measure<T>)
         lock: own.point.name(),
         setting: setting.to_vec(),
         good_runs: numbers.len(),
-        median: stats::median(&numbers),
-        spread: stats::median_absolute_deviation(&numbers),
+        median: descriptive::median(&numbers),
+        spread: descriptive::median_absolute_deviation(&numbers),
         cpu_s: None,
         switches: None,
         calls_ours: None,

@@ -3,8 +3,8 @@
 use crate::results::Machine;
 use lockswap_platform::Ns;
 use lockswap_sim::{Failure, Job, Machine as Described, Workload};
+use lockswap_study::descriptive::Quartiles;
 use lockswap_study::page::{Page, Row, Table};
-use lockswap_study::stats::Quartiles;
 use lockswap_study::summary::Judgement;
 use lockswap_workloads::invalid::Invalid;
 use serde::Serialize;

@@ -10,7 +10,7 @@ use crate::results::{Compared, Machine};
 use lockswap_locks::info::Family;
 use lockswap_locks::named;
 use lockswap_locks::registry::{self, Entry, Role, INTERPOSED_PTHREAD as INTERPOSED, PTHREAD};
-use lockswap_study::stats::Quartiles;
+use lockswap_study::descriptive::Quartiles;
 use lockswap_study::summary::{Judgement, Row};
 use lockswap_workloads::micro::{id, Group as MicroGroup, Measurement, Unit, MEASUREMENTS};
 use lockswap_workloads::price::{KEY_VALUE, UNCONTENDED};

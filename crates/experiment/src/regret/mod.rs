@@ -18,7 +18,8 @@ use cells::{Cell, Cells, Targets};
 use lockswap_locks::info::WaitingPolicy;
 use lockswap_locks::named;
 use lockswap_locks::registry::Role;
-use lockswap_study::stats::{self, Difference};
+use lockswap_study::descriptive;
+use lockswap_study::stats::Difference;
 use lockswap_workloads::report::Report;
 
 /// What one round told about a lock in a cell.
@@ -65,14 +66,14 @@ impl Runs {
     }
 
     fn median(&self, picking: bool, of: impl Fn(&Round) -> f64) -> Option<f64> {
-        stats::median(&self.half(picking).map(|(_, round)| of(&round)).collect::<Vec<_>>())
+        descriptive::median(&self.half(picking).map(|(_, round)| of(&round)).collect::<Vec<_>>())
     }
 
     /// The medians over all rounds.
     pub fn summary(&self) -> Option<Round> {
         let rounds: Vec<Round> = self.rounds.iter().flatten().copied().collect();
         let median =
-            |of: &dyn Fn(&Round) -> Option<f64>| stats::median(&rounds.iter().filter_map(of).collect::<Vec<_>>());
+            |of: &dyn Fn(&Round) -> Option<f64>| descriptive::median(&rounds.iter().filter_map(of).collect::<Vec<_>>());
         Some(Round {
             throughput: median(&|round| Some(round.throughput))?,
             fairness_factor: median(&|round| Some(round.fairness_factor))?,

@@ -7,7 +7,7 @@
 //! is its simulated relative throughput divided by its measured one; 1 is agreement. Over the locks of a group the
 //! geometric mean of the ratios is 1 by construction: what tells is how far they spread.
 
-use lockswap_study::stats::Quartiles;
+use lockswap_study::descriptive::Quartiles;
 
 /// What one lock did with one workload and so many threads.
 #[derive(Clone, Debug, Default)]
@@ -82,7 +82,7 @@ pub(crate) fn geometric_mean(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 fn median(values: &[f64]) -> f64 {
-    lockswap_study::stats::median(values).unwrap_or_default()
+    lockswap_study::descriptive::median(values).unwrap_or_default()
 }
 
 /// Certainty with which the median lies in its interval; 5 values reach it.

@@ -14,8 +14,8 @@ pub mod rounds;
 use std::convert::Infallible;
 
 use lockswap_sim::{Invalid, Job, Machine};
+use lockswap_study::descriptive::median;
 use lockswap_study::machine::Machine as About;
-use lockswap_study::stats::median;
 use lockswap_workloads::workload::Workload;
 
 use crate::simulated::{run_each, Row};

@@ -1,7 +1,7 @@
 //! What a validation found, for people.
 
+use lockswap_study::descriptive::Quartiles;
 use lockswap_study::page::{Page, Row, Table};
-use lockswap_study::stats::Quartiles;
 use lockswap_study::summary::Judgement;
 
 use super::judge::{Group, Spread, Verdict, FACTORS};

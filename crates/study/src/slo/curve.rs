@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use lockswap_platform::Ns;
 use serde::Serialize;
 
+use crate::descriptive::median;
 use crate::latencies::Figures;
 use crate::machine::Machine;
 use crate::model::{Sample, BASELINE};
 use crate::numbers::time_in_words;
-use crate::stats::{median, Difference};
+use crate::stats::Difference;
 
 /// Version of the JSON shape; it grows when a key changes its meaning or goes away.
 pub const SCHEMA: u32 = 1;

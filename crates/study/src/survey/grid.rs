@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::stats;
+use crate::descriptive;
 
 /// One run, as the tables see it.
 #[derive(Clone, Debug, PartialEq)]
@@ -109,7 +109,7 @@ impl Grid {
 
     /// The numbers with the mean of each cell, as in the paper.
     pub fn means(&self) -> Numbers<'_> {
-        self.numbers(stats::mean)
+        self.numbers(descriptive::mean)
     }
 }
 

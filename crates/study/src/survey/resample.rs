@@ -9,7 +9,7 @@ use fastrand::Rng;
 use super::grid::Grid;
 use super::sheet::Sheet;
 use super::tables::{self, Wanted};
-use crate::stats::{mean, middle_95};
+use crate::descriptive::{mean, middle_95};
 
 /// Adds an interval to each number of the tables, from so many draws.
 pub fn add_intervals(sheets: &mut [Sheet], grids: &[Grid], wanted: &Wanted, draws: u32, seed: u64) {

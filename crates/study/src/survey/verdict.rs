@@ -1,7 +1,8 @@
 //! Whether two locks differ in one program, as far as the runs tell.
 
 use super::grid::{At, Cell, Grid, Numbers};
-use crate::stats::{self, Difference};
+use crate::stats::Difference;
+use crate::unpaired;
 
 /// What may be said of two locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +40,7 @@ fn log_ratio(own: &Cell, other: &Cell) -> Option<(f64, Option<(f64, f64)>)> {
         return Difference::of(&pairs).map(|difference| (difference.shift.value, difference.shift.interval));
     }
     let logarithms = |cell: &Cell| cell.values.iter().map(|value| value.ln()).collect::<Vec<f64>>();
-    stats::shift_between(&logarithms(own), &logarithms(other))
+    unpaired::shift_between(&logarithms(own), &logarithms(other))
 }
 
 /// The runs of a lock where it is compared; nothing where it was not measured.

@@ -4,8 +4,8 @@ use super::{mark, Mark, Near, Numbers, Part, STUDY};
 use crate::hardware::page::{how_to_read, show, RATIO};
 use crate::hardware::series::{Measured, Series};
 use lockswap_locks::registry::PTHREAD as PLAIN;
+use lockswap_study::descriptive::{self, Quartiles};
 use lockswap_study::page::{Page, Row, Table};
-use lockswap_study::stats::{self, Quartiles};
 use lockswap_study::summary::Judgement;
 use lockswap_workloads::micro::{id, Measurement, Unit};
 use lockswap_workloads::price::{KEY_VALUE, UNCONTENDED};
@@ -226,7 +226,7 @@ fn pairs(series: &Series<Numbers>, pairs: &Pairs) -> Page {
             pairs.source
         ));
     }
-    if let (Some(most), Some(median)) = (pairs.call_ns, stats::median(&more)) {
+    if let (Some(most), Some(median)) = (pairs.call_ns, descriptive::median(&more)) {
         let within = more.iter().filter(|more| **more <= 2.0 * most).count();
         notes.push(format!(
             "uncontended: lock and unlock of {within} of {} locks take at most {:.1} ns more, {median:+.1} ns in the \

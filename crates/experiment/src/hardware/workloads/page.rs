@@ -4,8 +4,8 @@ use super::STALL;
 use crate::hardware::page::{ns, rate, table, Columns};
 use crate::hardware::series::Series;
 use lockswap_locks::registry::Role;
+use lockswap_study::descriptive;
 use lockswap_study::page::Page;
-use lockswap_study::stats;
 use lockswap_workloads::record::Detail;
 use lockswap_workloads::report::Report;
 use lockswap_workloads::workload::Workload;
@@ -81,7 +81,7 @@ pub fn oversub(series: &Series<Report>, role: Role) -> Page {
         vec![
             ns(1e9 / median.throughput),
             format!("{:.2}", median.fairness_factor),
-            stats::median(&waits).map(ms).unwrap_or_default(),
+            descriptive::median(&waits).map(ms).unwrap_or_default(),
             ms(waits.iter().copied().fold(0.0, f64::max)),
             if own.stalls() == 0 { "none".to_owned() } else { format!("{} threads", own.stalls()) },
         ]

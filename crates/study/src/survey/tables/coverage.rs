@@ -1,7 +1,7 @@
 //! How often each lock is among the best: Tables 7 and 8.
 
 use super::{share, Of};
-use crate::stats;
+use crate::descriptive;
 use crate::survey::grid::{best, At};
 use crate::survey::sheet::{percent, Colours, Entry, Row, Sheet};
 
@@ -18,8 +18,8 @@ pub(super) fn sheets(of: &Of<'_>) -> [Sheet; 2] {
         let numbers = [
             found.iter().copied().reduce(f64::min),
             found.iter().copied().reduce(f64::max),
-            stats::mean(&found),
-            stats::standard_deviation(&found),
+            descriptive::mean(&found),
+            descriptive::standard_deviation(&found),
         ];
         Row { name: (*name).into(), entries: numbers.map(Entry::share).to_vec() }
     };

@@ -1,12 +1,12 @@
 //! Where single runs move a mean.
 
-use crate::stats;
+use crate::descriptive;
 use crate::survey::grid::Grid;
 use crate::survey::sheet::{percent, Entry, Figure, Row, Sheet};
 
 /// The cells in which few runs move the mean; nothing where there are none.
 pub fn sheet(grid: &Grid, tie: f64) -> Option<Sheet> {
-    let distance = |values: &[f64]| Some(stats::mean(values)? / stats::median(values)? - 1.0);
+    let distance = |values: &[f64]| Some(descriptive::mean(values)? / descriptive::median(values)? - 1.0);
     let mut moved: Vec<(f64, Row)> = grid
         .cells()
         .filter(|(_, cell)| cell.is_measured())

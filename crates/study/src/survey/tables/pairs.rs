@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::{share, Of, BOTH};
-use crate::stats;
+use crate::descriptive;
 use crate::survey::grid::{order, At};
 use crate::survey::sheet::{percent, Colours, Entry, Row, Sheet};
 
@@ -49,11 +49,11 @@ fn scores(of: &Of<'_>, at: At) -> Scores {
 }
 
 fn mean_of_row(scores: &Scores, lock: usize) -> Option<f64> {
-    stats::mean(&scores[lock].iter().copied().flatten().collect::<Vec<_>>())
+    descriptive::mean(&scores[lock].iter().copied().flatten().collect::<Vec<_>>())
 }
 
 fn mean_of_column(scores: &Scores, lock: usize) -> Option<f64> {
-    stats::mean(&scores.iter().filter_map(|row| row[lock]).collect::<Vec<_>>())
+    descriptive::mean(&scores.iter().filter_map(|row| row[lock]).collect::<Vec<_>>())
 }
 
 fn pairs(of: &Of<'_>, (_, id, at): &(At, &str, &str), scores: &Scores) -> Sheet {

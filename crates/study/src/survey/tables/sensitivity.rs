@@ -1,7 +1,7 @@
 //! How much locks matter to each program: Table 3.
 
 use super::Of;
-use crate::stats;
+use crate::descriptive;
 use crate::survey::grid::{best, At, Numbers};
 use crate::survey::sheet::{Entry, Row, Sheet};
 
@@ -10,8 +10,8 @@ use crate::survey::sheet::{Entry, Row, Sheet};
 fn spread(line: &[Option<f64>]) -> Option<(f64, f64)> {
     let values: Vec<f64> = line.iter().copied().flatten().collect();
     let worst = values.iter().copied().reduce(f64::min)?;
-    let deviation = stats::standard_deviation(&values)?;
-    Some((best(line)? / worst - 1.0, deviation / stats::mean(&values)?))
+    let deviation = descriptive::standard_deviation(&values)?;
+    Some((best(line)? / worst - 1.0, deviation / descriptive::mean(&values)?))
 }
 
 /// The programs, by their places, for which the relative standard deviation at the most nodes is above the margin.

@@ -1,7 +1,7 @@
 //! Which lock to use where one must do for all programs: beyond the paper.
 
 use super::{Of, BOTH};
-use crate::stats;
+use crate::descriptive;
 use crate::survey::grid::{best, At};
 use crate::survey::sheet::{Entry, Row, Sheet};
 
@@ -27,7 +27,7 @@ impl Typical {
         let shares: Vec<(usize, f64)> = of.programs.iter().filter_map(share).collect();
         let (worst, least) = shares.iter().copied().reduce(|a, b| if b.1 < a.1 { b } else { a })?;
         let logarithms: Vec<f64> = shares.iter().map(|(_, share)| share.ln()).collect();
-        Some(Self { programs: shares.len(), share: stats::mean(&logarithms)?.exp(), loss: 1.0 - least, worst })
+        Some(Self { programs: shares.len(), share: descriptive::mean(&logarithms)?.exp(), loss: 1.0 - least, worst })
     }
 }
 
