@@ -140,6 +140,23 @@ fn auto_follows_the_target_of_an_epoch() {
     assert!(tight_p99 < 120_000 && (150_000..450_000).contains(&loose_p99), "P99 {tight_p99}, {loose_p99}");
 }
 
+/// With two threads bound to each CPU, auto calls those of whose CPU nobody is awake, and makes room for those of the
+/// CPU that becomes free. Else CPUs lie idle while a thread that has been called waits for another one on its CPU.
+#[test]
+fn auto_makes_use_of_all_cpus() {
+    let changes = [("scheduler.patience".to_owned(), "true".to_owned())];
+    let m1 = Machine::built_in("apple-m1", &changes).expect("apple-m1");
+    let acquisitions = |lock| {
+        let run = |seed| {
+            let workload = Workload::named("bursts").expect("bursts").with(16, 4_000_000);
+            Job { machine: &m1, workload, lock, seed }.run().expect("bursts").report.ops
+        };
+        (1..=100).map(run).sum::<u64>() as f64
+    };
+    let [auto, ttas] = ["auto", "ttas"].map(acquisitions);
+    assert!(auto > 0.76 * ttas, "{}", auto / ttas);
+}
+
 /// glibc's mutex as it is on hardware: newcomers overtake those who sleep, and the adaptive one, which spins, sleeps
 /// less.
 #[test]

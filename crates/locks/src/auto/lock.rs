@@ -341,12 +341,13 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         // Relaxed: the exchange decides.
         let queue = self.queue.load(Ordering::Relaxed);
         let Some(first) = sleepers_left(queue) else { return Wake::NOBODY };
+        let near = Setting::Near.number::<P>(B::NEAR);
         // ORDER(seat): Acquire pairs with the Release of who left the queue empty, which may be an earlier holder.
         if self.queue.compare_exchange(queue, null_mut(), Ordering::Acquire).is_err() {
             return Wake::NOBODY;
         }
         // SAFETY: taken out of the queue word.
-        unsafe { Sleepers::beginning_with(first) }.call_first(P::instant())
+        unsafe { Sleepers::beginning_with(first) }.call_next(near, P::instant())
     }
 
     /// Releases the lock so that a candidate which sleeps, or claims it, is seen.

@@ -151,6 +151,11 @@ impl<P: Platform> Node<P> {
         self.end_wait(turn)
     }
 
+    /// Where it waits.
+    pub fn place(&self) -> u32 {
+        self.place.load(Ordering::Relaxed)
+    }
+
     /// Whether the waiter is not set aside (again).
     pub fn stays(&self) -> bool {
         self.stays.load(Ordering::Relaxed) != 0
@@ -178,7 +183,7 @@ impl<P: Platform> Node<P> {
             node.link(after);
         }
         self.status.store(ASIDE, Ordering::Relaxed);
-        sleepers.home = self.place.load(Ordering::Relaxed);
+        sleepers.home = self.place();
         sleepers.push(self.address());
         node.stays.store(1, Ordering::Relaxed);
         node.called.store(P::instant() as usize, Ordering::Relaxed);
@@ -248,7 +253,7 @@ impl<P: Platform> Node<P> {
         mut sleepers: Sleepers<P>,
         empty: impl Fn(*mut Node<P>) -> *mut Node<P>,
     ) -> Wake<P> {
-        sleepers.home = self.place.load(Ordering::Relaxed);
+        sleepers.home = self.place();
         loop {
             let mut next = self.next();
             if next.is_null() {
@@ -303,7 +308,7 @@ impl<P: Platform> Node<P> {
     /// Moves the first waiter of this node's locality group, among the next `most` ones, right behind this node, the
     /// candidate, unless the next one has waited since before `due`. The last one is not moved.
     pub fn prefer_neighbour(&self, most: u32, due: Ns) {
-        let is_near = |node: &Node<P>| node.place.load(Ordering::Relaxed) == self.place.load(Ordering::Relaxed);
+        let is_near = |node: &Node<P>| node.place() == self.place();
         // SAFETY: those in the queue wait until they are answered.
         let Some(mut before) = (unsafe { self.next().as_ref() }) else { return };
         if is_near(before) || (before.since.load(Ordering::Relaxed) as Ns) < due {

@@ -96,14 +96,16 @@ impl<P: Platform> Given<P> {
     }
 }
 
-/// The sleepers, longest first, and who of them has the next turn: one of a certain place, but after some of those the
-/// first one, whatever its place.
+/// The sleepers, longest first, and who of them comes next: one of a certain place, but after some of those the first
+/// one, whatever its place.
 ///
 /// With several NUMA nodes that place is the node that the lock is at, so that the threads that circulate are of one
 /// node after a while, instead of a sample of all. With one it is the CPU of the thread that makes room. Linux wakes a
 /// thread on the CPU that it ran on last, unless that is busy and another is idle, which the caller's is not yet: a
 /// sleeper of another CPU would wait for that, or take it from the holder of the lock, while the caller's has nothing
-/// to do, often for a time slice.
+/// to do, often for a time slice. A release that calls somebody makes no room. So there, with one node, one comes first
+/// of whose CPU another one sleeps, too, as far as the list shows: who shares a CPU with a thread that runs would have
+/// to wait.
 pub struct Sleepers<P: Platform> {
     first: *mut Node<P>,
     last: *mut Node<P>,
@@ -113,7 +115,7 @@ pub struct Sleepers<P: Platform> {
     /// most a quarter of a CPU's time, but [`LONGEST_TURN`] at most: where threads wait long for a CPU, sleepers wait,
     /// too.
     turn: Ns,
-    /// So many have had a turn before the first one.
+    /// So many have come before the first one.
     passed: u32,
     /// The place of the candidate that has given the list.
     pub home: u32,
@@ -180,10 +182,13 @@ impl<P: Platform> Sleepers<P> {
         popped
     }
 
-    /// Calls the first sleeper, which takes the others along: until it is awake, nobody else is woken.
-    pub fn call_first(mut self, now: Ns) -> Wake<P> {
-        let first = self.pop();
-        Self::call(first, &self, now)
+    /// Calls a sleeper, which takes the others along: until it is awake, nobody else is woken. It is the first one, or,
+    /// with one NUMA node and up to `near` / 8 times, the second one of a CPU among the first `near`.
+    pub fn call_next(mut self, near: u32, now: Ns) -> Wake<P> {
+        let may_pass = P::has_one_node() && self.passed < near / 8;
+        let preferred = if may_pass { self.take_second(near) } else { None };
+        let called = self.before_first(preferred);
+        Self::call(called, &self, now)
     }
 
     /// The place whose sleepers come first, as [`Sleepers`] says.
@@ -203,14 +208,36 @@ impl<P: Platform> Sleepers<P> {
         }
         self.due = now + self.turn.max(least);
         let preferred = if self.passed < near / 2 { self.take_from(place, near) } else { None };
+        Some(self.before_first(preferred))
+    }
+
+    /// Counts that one has come before the first, which comes itself if there is none.
+    fn before_first(&mut self, preferred: Option<*mut Node<P>>) -> *mut Node<P> {
         self.passed = if preferred.is_some() { self.passed + 1 } else { 0 };
-        preferred.or_else(|| Some(self.pop()))
+        preferred.unwrap_or_else(|| self.pop())
     }
 
     /// Takes out one of this place behind the first; nothing if the first one is from there, or nobody among so many.
     fn take_from(&mut self, place: u32, among: u32) -> Option<*mut Node<P>> {
-        let is_from_there = |node: &Node<P>| node.place.load(Ordering::Relaxed) == place;
-        let mut before = self.first().filter(|first| !is_from_there(first))?;
+        self.first().filter(|first| first.place() != place)?;
+        self.take_behind(among, |node| node.place() == place)
+    }
+
+    /// Takes out one of a place that another one before it has, too, among so many. Places that are 64 apart count as
+    /// one, and then somebody else is taken than was meant.
+    fn take_second(&mut self, among: u32) -> Option<*mut Node<P>> {
+        let bit = |node: &Node<P>| 1_u64 << (node.place() % 64);
+        let mut seen = bit(self.first()?);
+        self.take_behind(among, |node| {
+            let is_second = seen & bit(node) != 0;
+            seen |= bit(node);
+            is_second
+        })
+    }
+
+    /// Takes out the first one behind the first that is wanted, if there is one among so many.
+    fn take_behind(&mut self, among: u32, mut is_wanted: impl FnMut(&Node<P>) -> bool) -> Option<*mut Node<P>> {
+        let mut before = self.first()?;
         for _ in 1..among {
             if before.address() == self.last {
                 return None;
@@ -218,7 +245,7 @@ impl<P: Platform> Sleepers<P> {
             let taken = before.next.load(Ordering::Relaxed);
             // SAFETY: those in the list wait until they are answered.
             let node = unsafe { &*taken };
-            if is_from_there(node) {
+            if is_wanted(node) {
                 if taken == self.last {
                     self.last = before.address();
                 } else {
@@ -296,7 +323,7 @@ mod tests {
     #[test]
     fn who_is_called_as_the_queue_is_empty_takes_the_others_along() {
         let nodes = sleeping();
-        let wake = list(&nodes).call_first(7);
+        let wake = list(&nodes).call_next(0, 7);
         assert_eq!(wake.0, &raw const nodes[0].status);
         assert!(is_called(&nodes[0]) && !is_called(&nodes[1]));
         // SAFETY: given with the answer.
@@ -322,6 +349,23 @@ mod tests {
         assert_eq!(taken([1, 1, 1, 7, 1, 1], 3), [0, 3, 1, 2, 4, 5]);
         // Where all places are alike to the machine.
         assert_eq!(taken([1, 7, 1, 7, 1, 7], 0), [0, 1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn the_second_of_a_place_is_taken_out() {
+        let nodes: [Sleeping; 6] = core::array::from_fn(|number| Sleeping::new(number as Ns, false));
+        let rest = |places: [u32; 6], among| {
+            nodes.iter().zip(places).for_each(|(node, place)| node.place.store(place, Ordering::Relaxed));
+            let mut sleepers = list(&nodes);
+            let at = |node: *mut Sleeping| nodes.iter().position(|other| other.address() == node);
+            let second = sleepers.take_second(among).and_then(at);
+            (second, core::array::from_fn::<_, 6, _>(|_| at(sleepers.pop()).unwrap_or(6)))
+        };
+        assert_eq!(rest([1, 2, 3, 2, 1, 1], 6), (Some(3), [0, 1, 2, 4, 5, 6]));
+        assert_eq!(rest([1, 2, 3, 4, 5, 1], 6), (Some(5), [0, 1, 2, 3, 4, 6]), "the last one");
+        assert_eq!(rest([1, 2, 3, 4, 5, 1], 5), (None, [0, 1, 2, 3, 4, 5]), "too far away");
+        assert_eq!(rest([1, 2, 3, 4, 5, 6], 6), (None, [0, 1, 2, 3, 4, 5]));
+        assert_eq!(list(&nodes[..0]).take_second(6), None);
     }
 
     #[test]
