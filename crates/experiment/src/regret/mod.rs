@@ -81,10 +81,12 @@ impl Runs {
         })
     }
 
-    /// Whether the lock may be the best: it did not fail, and where it is picked it is not too unfair.
+    /// Whether the lock may be the best: it did not fail, and is too unfair neither where it is picked nor where it is
+    /// measured. Some locks are either fair or fast, by chance.
     fn is_eligible(&self, fairness_factor: f64) -> bool {
-        let found = self.median(true, |round| round.fairness_factor);
-        self.failure.is_none() && found.is_some_and(|found| found <= fairness_factor)
+        let [picking, measuring] = [true, false].map(|half| self.median(half, |round| round.fairness_factor));
+        let is_fair = |found: f64| found <= fairness_factor;
+        self.failure.is_none() && picking.is_some_and(is_fair) && measuring.is_none_or(is_fair)
     }
 
     /// By what factor a number of this lock is larger than that of another one in the same rounds, those that measure.
@@ -395,6 +397,26 @@ mod tests {
         );
         let failed = Runs { failure: Some("hangs".into()), ..subject() };
         assert!(Finding::of(cell("a"), failed, all(), 0.8).regret.is_none(), "a lock that fails has no regret");
+    }
+
+    /// A lock that is fair in the rounds that pick, and fast in those that measure, is not both.
+    #[test]
+    fn the_best_is_fair_where_it_is_measured() {
+        let changing = |first: bool| {
+            let round = |number: usize| {
+                let is_fair = Round::is_for_picking(number) == first;
+                let (throughput, fairness_factor) = if is_fair { (200.0, 0.7) } else { (900.0, 1.0) };
+                Some(Round { throughput, fairness_factor, cpu_ns_per_op: None })
+            };
+            Runs { lock: "cna".to_owned(), rounds: (0..12).map(round).collect(), failure: None }
+        };
+        for first in [true, false] {
+            let candidates = vec![changing(first), runs("futex", 0.5, [100.0; 12])];
+            let finding = Finding::of(cell("a"), runs("auto", 0.5, [100.0; 12]), candidates, 0.8);
+            assert_eq!(finding.best.as_deref(), Ok("futex"));
+        }
+        let one = vec![runs("futex", 0.5, [100.0])];
+        assert_eq!(Finding::of(cell("a"), runs("auto", 0.5, [100.0]), one, 0.8).best.as_deref(), Ok("futex"));
     }
 
     /// A subject that is a candidate, and is measured twice, shows what noise does.
