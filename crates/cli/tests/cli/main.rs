@@ -10,6 +10,7 @@ mod only;
 mod parameters;
 mod plans;
 mod regret;
+mod routes;
 mod run;
 mod seccomp;
 mod sim;
