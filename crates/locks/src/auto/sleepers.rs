@@ -185,10 +185,15 @@ impl<P: Platform> Sleepers<P> {
     /// Calls a sleeper, which takes the others along: until it is awake, nobody else is woken. It is the first one, or,
     /// with one NUMA node and up to `near` / 8 times, the second one of a CPU among the first `near`.
     pub fn call_next(mut self, near: u32, now: Ns) -> Wake<P> {
-        let may_pass = P::has_one_node() && self.passed < near / 8;
-        let preferred = if may_pass { self.take_second(near) } else { None };
-        let called = self.before_first(preferred);
+        let called = self.take_next(near, if P::has_one_node() { near / 8 } else { 0 });
         Self::call(called, &self, now)
+    }
+
+    /// Takes out the second one of a place among the first `near`, if not so many have come before the first one that
+    /// this has its turn.
+    fn take_next(&mut self, near: u32, so_many: u32) -> *mut Node<P> {
+        let preferred = if self.passed < so_many { self.take_second(near) } else { None };
+        self.before_first(preferred)
     }
 
     /// The place whose sleepers come first, as [`Sleepers`] says.
@@ -349,6 +354,21 @@ mod tests {
         assert_eq!(taken([1, 1, 1, 7, 1, 1], 3), [0, 3, 1, 2, 4, 5]);
         // Where all places are alike to the machine.
         assert_eq!(taken([1, 7, 1, 7, 1, 7], 0), [0, 1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn a_release_passes_the_first_one_some_times() {
+        let nodes: [Sleeping; 8] = core::array::from_fn(|number| Sleeping::new(number as Ns, false));
+        nodes.iter().for_each(|node| node.place.store(7, Ordering::Relaxed));
+        let taken = |so_many| {
+            let mut sleepers = list(&nodes);
+            core::array::from_fn::<_, 8, _>(|_| {
+                let taken = sleepers.take_next(32, so_many);
+                nodes.iter().position(|node| node.address() == taken).unwrap()
+            })
+        };
+        assert_eq!(taken(4), [1, 2, 3, 4, 0, 6, 7, 5]);
+        assert_eq!(taken(0), [0, 1, 2, 3, 4, 5, 6, 7]);
     }
 
     #[test]
