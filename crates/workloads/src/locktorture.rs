@@ -106,17 +106,12 @@ mod tests {
     use crate::pthread::{Kind, Mutex as PthreadMutex};
     use lockswap_platform::Native;
 
+    /// Of its delays see `tests/workloads.rs` of `crates/sim`.
     #[test]
-    fn delays_are_as_frequent_as_they_should_be() {
-        let rate = |delay, seldom| {
-            let mutex = PthreadMutex::new(Kind::Normal);
-            let config = Config { timing: Timing::lasting(50_000_000), delay, seldom, ..Config::new(1) };
-            let report = run::<Native, _>(&config, &Hardware::default(), &*mutex);
-            report.duration_ns as f64 / report.ops as f64
-        };
-        let none = rate(0, 4);
-        // One in 4 of 20 us: 5 us; one in 40: 0.5 us.
-        let (often, seldom) = (rate(20_000, 4) - none, rate(20_000, 40) - none);
-        assert!(often > 4_000.0 && often > 4.0 * seldom && seldom > 300.0, "{none}, {often}, {seldom} ns");
+    fn no_increment_is_lost_with_more_threads_than_share_a_line() {
+        let mutex = PthreadMutex::new(Kind::Normal);
+        let config = Config { timing: Timing::lasting(20_000_000), ..Config::new(SHARE_A_LINE + 1) };
+        let report = run::<Native, _>(&config, &Hardware::default(), &*mutex);
+        assert!(report.ops > 0, "{report:?}");
     }
 }
