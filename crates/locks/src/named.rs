@@ -7,7 +7,7 @@ use crate::registry::{self, Entry, Role};
 use core::fmt;
 
 /// No lock has more parameters.
-pub(crate) const MOST: usize = 10;
+pub(crate) const MOST: usize = 12;
 
 /// A lock with values for some of its parameters.
 #[derive(Clone, Copy, Debug)]

@@ -159,6 +159,8 @@ pub enum Setting {
     SpinTime,
     /// `route`
     Route,
+    /// `nap`
+    Nap,
 }
 
 impl Setting {

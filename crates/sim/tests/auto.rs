@@ -64,8 +64,8 @@ fn nobody_goes_first_where_threads_wait_for_each_other() {
 }
 
 /// Memory operations for each acquisition, and acquisitions per second, of 8 threads on 2 CPUs that hold the lock for
-/// 2,500 steps and want it again after `outside` steps.
-fn operations(lock: &str, outside: u64) -> (f64, f64) {
+/// `inside` steps and want it again after `outside` steps.
+fn operations(lock: &str, inside: u64, outside: u64) -> (f64, f64) {
     let set = [
         ("topology.sockets", "1"),
         ("topology.cpus", "2"),
@@ -76,7 +76,7 @@ fn operations(lock: &str, outside: u64) -> (f64, f64) {
     let machine = Machine::built_in("xeon-e5-2699v3", &set.map(|(key, value)| (key.into(), value.into())));
     let machine = machine.expect("a machine");
     let mut workload = Workload::named("counter").expect("a workload");
-    for (key, value) in [("inside", 2_500), ("outside", outside)] {
+    for (key, value) in [("inside", inside), ("outside", outside)] {
         workload.set(key, &value.to_string()).expect("a key");
     }
     let run = Job { machine: &machine, workload: workload.with(8, 40 * MS), lock, seed: 1 }.run().expect("it ends");
@@ -87,11 +87,19 @@ fn operations(lock: &str, outside: u64) -> (f64, f64) {
 #[test]
 fn a_candidate_that_would_look_in_vain_sleeps() {
     let (never, usual) = ("auto:resign=1000000", "auto");
-    let ((awake, before), (asleep, after)) = (operations(never, 0), operations(usual, 0));
+    let ((awake, before), (asleep, after)) = (operations(never, 2_500, 0), operations(usual, 2_500, 0));
     assert!(asleep < 0.85 * awake, "{asleep} for {awake} operations");
     assert!(after > 0.99 * before, "{after} for {before} acquisitions");
     // Not where it would find the lock free.
-    assert_eq!(operations(never, 5_000), operations(usual, 5_000));
+    assert_eq!(operations(never, 2_500, 5_000), operations(usual, 2_500, 5_000));
+}
+
+/// Where sections are so short that a hand-over takes longer than several of them.
+#[test]
+fn a_candidate_that_lets_others_go_first_sleeps_where_they_go_on() {
+    let ((awake, before), (asleep, after)) = (operations("auto:nap=0", 50, 50), operations("auto", 50, 50));
+    assert!(asleep < 0.92 * awake, "{asleep} for {awake} operations");
+    assert!(after > 0.99 * before, "{after} for {before} acquisitions");
 }
 
 /// Of so many threads on as many CPUs of caches for eight, which hold the lock for a moment and then stay away for 40

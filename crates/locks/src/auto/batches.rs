@@ -6,28 +6,33 @@
 //!
 //! | bits   | what                                                                     |
 //! |--------|--------------------------------------------------------------------------|
-//! | 4      | BATCHES: candidates let others go first                                  |
-//! | 5      | TRIAL: that, or the opposite, is being tried                             |
-//! | 6      | WAITS: a thread has released the lock in this window to wait for others  |
+//! | 4..7   | whether candidates let others go first: NEVER to ASLEEP                  |
 //! | 7..15  | how long an acquisition took in the last window before a trial           |
 //! | 15..21 | the parts of this window that have been noted                            |
 //! | 21..23 | the last two bits of the number of all parts, by the count of acquisitions |
-//! | 23     | IN_VAIN: nobody went first when the last candidate let others do so      |
+//! | 23     | WAITS: a thread has released the lock in this window to wait for others  |
 //! | 24..32 | when this window began, in ticks                                         |
 
 use lockswap_platform::Ns;
 
-/// A bit: candidates let others go first, for a batch of acquisitions.
-pub const BATCHES: u32 = 16;
+/// Where the word has whether candidates let others go first.
+const HOW: u32 = 4;
+const ALL: u32 = 7 << HOW;
+/// They do not.
+const NEVER: u32 = 0;
+/// They do not, which is being tried.
+const NEVER_TRIED: u32 = 1 << HOW;
+/// They do, for a batch of acquisitions, which is being tried.
+const TRIED: u32 = 2 << HOW;
+/// They do: it has been found to pay.
+const AWAKE: u32 = 3 << HOW;
+/// They do, and nobody went first when the last one let others do so.
+const IN_VAIN: u32 = 4 << HOW;
+/// They do, and sleep meanwhile.
+const ASLEEP: u32 = 5 << HOW;
 
-/// Another one: that, or the opposite, is being tried.
-pub const TRIAL: u32 = 32;
-
-/// Another one: a thread has released the lock in order to wait for others.
-pub const WAITS: u32 = 64;
-
-/// Another one: the last candidate that let others go first found that nobody did.
-pub const IN_VAIN: u32 = 1 << 23;
+/// A bit: a thread has released the lock in order to wait for others.
+pub const WAITS: u32 = 1 << 23;
 
 /// Where the word has how long an acquisition took in the last window before a trial ([`eight_bits`]), how many parts
 /// of the present window have been noted, the last two digits of how many of all windows, and when it began, in ticks.
@@ -62,6 +67,16 @@ const CHANGED: u32 = 16;
 /// random, and hand-overs matter less.
 const QUICK: u32 = 48;
 
+/// Batches that have been found to pay stay unless acquisitions follow each other more quickly without them by more
+/// than that, 6 to 12 %, by [`eight_bits`]: if they make no difference else, candidates may sleep.
+const AS_GOOD: u32 = 2;
+
+/// Candidates come to sleep after one of so many batches in which others went on to the end.
+const NAPS_AFTER: Ns = 24;
+
+/// And after one of so many sleeps they stay awake again, so that it is found out whether batches still pay.
+const AWAKE_AFTER: Ns = 64;
+
 /// A number in eight bits, greater for a greater one: an exponent, and the four bits behind the first.
 fn eight_bits(number: u32) -> u32 {
     let number = number.clamp(16, 0xf_ffff);
@@ -69,39 +84,86 @@ fn eight_bits(number: u32) -> u32 {
     exponent << 4 | number >> exponent & 15
 }
 
+/// Whether candidates let others go first.
+pub fn are_on(word: u32) -> bool {
+    word & ALL > NEVER_TRIED
+}
+
+/// Whether they sleep meanwhile.
+pub fn are_asleep(word: u32) -> bool {
+    word & ALL == ASLEEP
+}
+
+/// The word without batches, before it is known whether they pay.
+pub fn end(word: u32) -> u32 {
+    word & !ALL | NEVER
+}
+
+/// The word when a candidate has let others go first, which nobody did, or which somebody still did at the end of the
+/// batch. Twice in a row in vain, or once in a trial, is enough. `chance` is any number.
+pub fn after_batch(word: u32, in_vain: bool, was_full: bool, chance: Ns) -> u32 {
+    let how = match word & ALL {
+        TRIED | IN_VAIN if in_vain => NEVER,
+        AWAKE | ASLEEP if in_vain => IN_VAIN,
+        IN_VAIN => AWAKE,
+        AWAKE if was_full && chance.is_multiple_of(NAPS_AFTER) => ASLEEP,
+        ASLEEP if !was_full => AWAKE,
+        how => how,
+    };
+    word & !ALL | how
+}
+
+/// The word when a candidate has slept and others still go on: a window begins, because the count of acquisitions has
+/// gone through several parts meanwhile.
+pub fn after_nap(word: u32, turns: u8, now: Ns) -> u32 {
+    let ends = are_asleep(word) && now.is_multiple_of(AWAKE_AFTER);
+    let word = if ends { word & !ALL | AWAKE } else { word };
+    window(word & !(3 << ALL_PARTS) | u32::from(turns / PART) << ALL_PARTS, now)
+}
+
+/// The word with a window that begins now.
+fn window(word: u32, now: Ns) -> u32 {
+    let tick = (now / TICK) as u32;
+    word & !(MOST_PARTS << PARTS | 0xff << BEGAN | WAITS) | tick << BEGAN
+}
+
 /// How many parts of a window are over that have not been noted, by the count of acquisitions.
 pub fn new_parts(word: u32, turns: u8) -> u32 {
     u32::from(turns / PART).wrapping_sub(word >> ALL_PARTS) & 3
 }
 
-/// The word when they have been noted. If the window is over and was a trial, what is tried goes on as the rule if
-/// acquisitions followed each other more quickly than in the window before it; else a trial may begin. There are
-/// neither batches nor trials where threads wait for each other, or acquisitions follow each other slowly.
+/// The word when they have been noted. If the window is over and was a trial, it shows whether there are batches from
+/// now on; else a trial may begin, unless candidates sleep: then windows are short, and say little. There are neither
+/// batches nor trials where threads wait for each other, or acquisitions follow each other slowly.
 pub fn after_parts(word: u32, turns: u8, now: Ns, may_try: bool) -> u32 {
     let new = new_parts(word, turns);
-    let now = (now / TICK) as u32 & 0xff;
-    let took = now.wrapping_sub(word >> BEGAN) & 0xff;
+    let took = ((now / TICK) as u32).wrapping_sub(word >> BEGAN) & 0xff;
     let parts = ((word >> PARTS & MOST_PARTS) + new).max(1);
     let (pace, before) = (eight_bits(took * 256 / parts), word >> PACE_BEFORE & 0xff);
-    let fails_early = word & TRIAL != 0 && took >= WINDOW / 8 && pace > before + WORSE;
+    let how = word & ALL;
+    let is_trial = how == TRIED || how == NEVER_TRIED;
+    let fails_early = is_trial && took >= WINDOW / 8 && pace > before + WORSE;
     let is_slow = took >= SLOW * parts;
     let mut next = word & !(3 << ALL_PARTS) | u32::from(turns / PART) << ALL_PARTS;
     if took < WINDOW && parts + 3 < MOST_PARTS && !fails_early {
         next += new << PARTS;
     } else {
-        next = next & !(MOST_PARTS << PARTS | 0xff << BEGAN | WAITS) | now << BEGAN;
-        if word & TRIAL != 0 {
-            next ^= if pace < before { TRIAL } else { BATCHES | TRIAL };
-        } else {
+        if !is_trial {
             next = next & !(0xff << PACE_BEFORE) | pace << PACE_BEFORE;
-            let has_changed = pace.abs_diff(before) > CHANGED && took < QUICK * parts;
-            if may_try || has_changed {
-                next = next & !IN_VAIN ^ (BATCHES | TRIAL);
-            }
         }
+        let has_changed = pace.abs_diff(before) > CHANGED && took < QUICK * parts;
+        let how = match how {
+            TRIED if pace < before => AWAKE,
+            NEVER_TRIED if pace + AS_GOOD >= before => AWAKE,
+            TRIED | NEVER_TRIED => NEVER,
+            NEVER if may_try || has_changed => TRIED,
+            AWAKE | IN_VAIN if may_try || has_changed => NEVER_TRIED,
+            how => how,
+        };
+        next = window(next & !ALL | how, now);
     }
     if word & WAITS != 0 || is_slow {
-        next &= !(BATCHES | TRIAL);
+        next = end(next);
     }
     next
 }
@@ -130,7 +192,7 @@ mod tests {
                 assert_eq!((self.word & 15, new_parts(self.word, turns)), (0, 0));
             }
             self.now += took;
-            self.word & BATCHES != 0
+            are_on(self.word)
         }
     }
 
@@ -138,20 +200,28 @@ mod tests {
     fn what_brings_more_acquisitions_stays() {
         let mut course = Course::default();
         assert!(course.window(8, 40_000, false), "nothing is known yet");
-        assert!(!course.window(8, 40_000, false), "batches that make no difference");
-        assert!(!course.window(8, 40_000, false) && course.window(8, 40_000, true));
-        assert!(!course.window(8, 40_000, false));
-        assert!(course.window(8, 40_000, true) && course.window(12, 40_000, false));
-        assert!(course.window(12, 40_000, false), "no more of them");
-        assert!(!course.window(12, 40_000, true) && course.window(8, 40_000, false), "what was tried in vain");
-        assert!(!course.window(12, 60_000, true) && !course.window(16, 40_000, false));
+        assert!(course.window(12, 40_000, false), "more of them");
+        assert!(course.window(12, 40_000, false) && !course.window(12, 40_000, true));
+        assert!(course.window(8, 40_000, false), "what was tried in vain");
+        assert!(!course.window(8, 40_000, true) && !course.window(12, 40_000, false), "better without");
+        assert!(!course.window(12, 40_000, false) && course.window(12, 40_000, true));
+        assert!(!course.window(8, 40_000, false), "fewer of them");
+    }
+
+    #[test]
+    fn batches_that_make_little_difference_stay_but_do_not_come() {
+        let mut course = Course::default();
+        assert!(course.window(15, 40_000, false) && course.window(16, 40_000, false), "better with them");
+        assert!(!course.window(16, 40_000, true) && course.window(17, 40_000, false), "a little better without");
+        assert!(!course.window(16, 40_000, true) && !course.window(20, 40_000, false), "much better");
+        assert!(course.window(20, 40_000, true) && !course.window(20, 40_000, false), "no better with them");
     }
 
     #[test]
     fn another_pace_is_another_trial() {
         let mut course = Course::default();
-        course.window(8, 40_000, false);
-        assert!(!course.window(8, 40_000, false) && !course.window(8, 40_000, false));
+        assert!(course.window(16, 40_000, false) && !course.window(8, 40_000, false));
+        assert!(!course.window(8, 40_000, false), "half as quickly");
         assert!(!course.window(15, 40_000, false), "not twice as quickly");
         assert!(course.window(36, 40_000, false), "more than twice as quickly");
         assert!(course.window(40, 40_000, false), "still better");
@@ -159,6 +229,35 @@ mod tests {
         let mut course = Course::default();
         assert!(!course.window(1, 52_000, false), "slowly");
         assert!(course.window(3, 40_000, false));
+    }
+
+    #[test]
+    fn a_batch_in_vain_ends_a_trial_and_two_in_a_row_end_what_has_been_found() {
+        assert_eq!(after_batch(TRIED, true, false, 1), NEVER);
+        assert_eq!(after_batch(TRIED, false, false, 1), TRIED);
+        for how in [AWAKE, ASLEEP] {
+            assert_eq!(after_batch(how, true, false, 0), IN_VAIN);
+            assert_eq!(after_batch(how, false, false, 0), AWAKE);
+        }
+        assert_eq!((after_batch(IN_VAIN, true, false, 1), after_batch(IN_VAIN, false, false, 1)), (NEVER, AWAKE));
+        assert_eq!((after_batch(NEVER_TRIED, true, true, 0), after_batch(NEVER, true, true, 0)), (NEVER_TRIED, NEVER));
+        assert!(are_on(IN_VAIN) && are_on(ASLEEP) && !are_on(NEVER_TRIED) && !are_on(end(ASLEEP | 7)));
+    }
+
+    #[test]
+    fn candidates_come_to_sleep_where_batches_are_full_and_windows_begin_anew() {
+        let others = !ALL & 0xff_fff0;
+        assert_eq!(after_batch(AWAKE | others, false, true, NAPS_AFTER), ASLEEP | others);
+        assert_eq!(after_batch(AWAKE, false, true, NAPS_AFTER + 1), AWAKE);
+        assert_eq!(after_batch(TRIED, false, true, NAPS_AFTER), TRIED, "it is not known whether they pay");
+        assert_eq!(after_batch(ASLEEP, false, true, 1), ASLEEP);
+        let napped = after_nap(ASLEEP | others, 3 * PART, 5 * TICK + 1);
+        assert!(are_asleep(napped) && new_parts(napped, 3 * PART) == 0 && napped >> BEGAN == 5);
+        assert_eq!(napped & (MOST_PARTS << PARTS | WAITS), 0);
+        assert_eq!(after_nap(ASLEEP, 0, AWAKE_AFTER) & ALL, AWAKE);
+        // A window says nothing then.
+        let mut course = Course { word: napped, now: 5 * TICK, parts: 3 };
+        assert!(course.window(60, 40_000, true) && are_asleep(course.word));
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub trait Bounds: Send + Sync + 'static {
     const AGAIN: u32 = 32;
     /// A candidate lets others have the lock for so long while they get it quickly after each other, ns.
     const BATCH: Ns = 20_000;
+    /// Where they go on like that, it sleeps for so long meanwhile, ns.
+    const NAP: Ns = 200_000;
     /// Whether it does so from the beginning, and for ever; else where that has been found to pay.
     const ALWAYS: bool = false;
     /// After one of so many windows the other way is tried.
@@ -53,7 +55,7 @@ pub struct Published;
 impl Bounds for Published {}
 
 /// What users may choose.
-pub(super) const PARAMETERS: [Parameter; 10] = [
+pub(super) const PARAMETERS: [Parameter; 11] = [
     Parameter {
         key: "spin",
         values: Values::Time(Setting::SpinTime),
@@ -124,5 +126,13 @@ pub(super) const PARAMETERS: [Parameter; 10] = [
         summary: "longest time for which the candidate lets others go first that get the lock one after the other; \
              with one NUMA node 10us unless it is set",
         source: "sim regret, see docs/auto.md",
+    },
+    Parameter {
+        key: "nap",
+        values: Values::Time(Setting::Nap),
+        default: Default::Time(Published::NAP),
+        summary: "how long the candidate sleeps while others go first, where they go on like that and there is one \
+             NUMA node; 0: not at all",
+        source: "bench regret, see docs/auto.md",
     },
 ];

@@ -20,7 +20,7 @@
 //! Where threads get the lock quickly after each other, a hand-over may take as long as several sections. So the
 //! candidate does not compete for up to `BATCH` while others go on like that, if that has been found to bring more
 //! acquisitions (`batches.rs`), and if no thread waits for a condition, which the candidate might be about to
-//! bring about. Where it does not, a newcomer looks at the lock a few times before it queues, if nobody does.
+//! bring about. Where they go on like that for long, it sleeps for `NAP` meanwhile, and then looks without pauses. Where it does not, a newcomer looks at the lock a few times before it queues, if nobody does.
 //!
 //! The holder may need the lock again and again, so that it is free only for moments. Then candidates look in vain
 //! until they may insist. If `RESIGN` of them in a row have, the next ones *resign*: they sleep for `GRACE`, and then
@@ -243,19 +243,20 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
             me.prefer_neighbour(near, since.saturating_sub(grace));
             self.seat.sit_down(hints);
         }
-        self.let_others_go_first(since);
+        let has_napped = self.let_others_go_first(since);
+        let insists = if has_napped { 0 } else { since.saturating_add(grace) };
         let resigns = sleepers.insisted >= Setting::Resign.number::<P>(B::RESIGN);
         let in_vain = !resigns || self.resign(grace);
         let mut again = Setting::Again.number::<P>(B::AGAIN).div_ceil(AGAIN_OF_QUEUE);
         let (turns, took, insisted) = loop {
-            if let Some(acquired) = self.watch(since.saturating_add(grace)) {
+            if let Some(acquired) = self.watch(insists) {
                 break acquired;
             }
             if !self.goes_on(&mut again) {
                 self.sleep(P::instant().saturating_sub(since) >= grace);
             }
         };
-        sleepers.note_candidate(insisted && in_vain);
+        sleepers.note_candidate(insisted && in_vain && !has_napped);
         self.note_pace();
         let hints = self.seat.stand_up().after(turns, took);
         self.calm_down();

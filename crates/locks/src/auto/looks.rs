@@ -82,29 +82,54 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
     /// Lets the others have the lock for up to a batch, as the candidate, while they get it quickly after each other,
     /// if that has made acquisitions more frequent: a hand-over may take as long as several sections. It looks seldom,
     /// since each look takes the lock's cache line away from them, but before the count of acquisitions begins anew.
+    /// Where they have gone on like that before, it looks once and then sleeps; whether it has.
     ///
     /// It ends batches if others wait for other threads: this one may be who they wait for. And if it finds, in a
-    /// trial or like the candidate before it, that nobody has made use of the lock: then that lies idle for nothing.
-    pub(super) fn let_others_go_first(&self, since: Ns) {
+    /// trial or like the candidate before it, that nobody has made use of the lock, or finds that as it wakes up: then
+    /// that lies idle for nothing.
+    pub(super) fn let_others_go_first(&self, since: Ns) -> bool {
         if !self.has_batches() {
-            return;
+            return false;
         }
-        let batch = Self::batch();
+        let nap = if P::has_one_node() && self.seat.has_naps() { Setting::Nap.time::<P>(B::NAP) } else { 0 };
         // Relaxed: a hint, as in `turns_since`.
         let (mut seen, mut in_vain) = (self.turns.load(Ordering::Relaxed), true);
         loop {
-            Busy::pause::<P>((batch / LOOKS_IN_BATCH).min(LOOK_IN_BATCH));
-            self.seat.answer();
+            let is_idle = self.pause_in_batch(&mut seen);
             self.note_pace();
             let now = P::instant();
-            let is_idle = self.turns_since(&mut seen) == 0;
             in_vain &= is_idle;
-            if self.seat.has_waits() || self.seat.note_in_vain(in_vain) {
-                return self.seat.end_batches();
+            if self.seat.has_waits() {
+                self.seat.end_batches();
+                return false;
             }
-            if is_idle || now >= since.saturating_add(batch) || !self.has_batches() {
-                return;
+            if is_idle || nap > 0 || now >= since.saturating_add(Self::batch()) || !self.has_batches() {
+                self.seat.note_batch(in_vain, !is_idle, now);
+                let sleeps = nap > 0 && !is_idle && self.has_batches();
+                if sleeps {
+                    self.nap(nap);
+                }
+                return sleeps;
             }
+        }
+    }
+
+    /// Pauses until the next look in a batch, as the candidate; whether nobody has had the lock meanwhile.
+    fn pause_in_batch(&self, seen: &mut u8) -> bool {
+        Busy::pause::<P>((Self::batch() / LOOKS_IN_BATCH).min(LOOK_IN_BATCH));
+        self.seat.answer();
+        self.turns_since(seen) == 0
+    }
+
+    /// Sleeps for so long, as the candidate that lets others go first.
+    fn nap(&self, ns: Ns) {
+        P::sleep(ns);
+        // Relaxed: a hint, as in `turns_since`.
+        let mut seen = self.turns.load(Ordering::Relaxed);
+        if self.pause_in_batch(&mut seen) {
+            self.seat.end_batches();
+        } else {
+            self.seat.note_nap(seen, P::instant());
         }
     }
 
@@ -188,11 +213,14 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
     }
 
     /// Leaves the queue if the candidate does not look at the lock although that is free at times; how the wait has
-    /// ended, if it has.
+    /// ended, if it has. Where the lock is brisk, only if the candidate may sleep, and nobody makes use of the lock.
     pub(super) fn leave_queue(&self, me: &Node<P>) -> Option<Turn> {
-        if self.seat.is_brisk() || !self.seat.ask() {
+        let is_brisk = self.seat.is_brisk();
+        if is_brisk && !self.seat.has_naps() || !self.seat.ask() {
             return None;
         }
+        // Relaxed: a hint, as in `turns_since`.
+        let mut seen = self.turns.load(Ordering::Relaxed);
         let pause = Self::spins().div_ceil(SIGHTS);
         let mut free = 0;
         let heard = P::spin_map_bounded(SIGHTS, || {
@@ -206,9 +234,10 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
             P::relax(pause);
             None
         });
+        let is_needed = !is_brisk || self.turns_since(&mut seen) == 0;
         match heard {
             Some(end) => end,
-            None if free >= B::FREE && me.leave(&self.queue, &self.seat) => Some(Turn::Left),
+            None if free >= B::FREE && is_needed && me.leave(&self.queue, &self.seat) => Some(Turn::Left),
             None => None,
         }
     }

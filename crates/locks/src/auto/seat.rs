@@ -15,7 +15,7 @@
 //! change the queue, until the one that has stopped it, which waits at most for a newcomer to link itself, has done
 //! so.
 
-use super::batches::{self, BATCHES, IN_VAIN, TRIAL, WAITS};
+use super::batches::{self, WAITS};
 use core::marker::PhantomData;
 use lockswap_platform::{AtomicInt, Ns, Ordering, Platform};
 
@@ -192,19 +192,27 @@ impl<P: Platform> Seat<P> {
 
     /// Whether candidates let others go first.
     pub fn has_batches(&self) -> bool {
-        self.word() & BATCHES != 0
+        batches::are_on(self.word())
     }
 
-    /// Notes whether the candidate has let others go first in vain; whether that is enough: twice, or in a trial.
-    pub fn note_in_vain(&self, in_vain: bool) -> bool {
-        let was_in_vain = self.word() & IN_VAIN != 0;
-        self.note(IN_VAIN, in_vain);
-        in_vain && (was_in_vain || self.word() & TRIAL != 0)
+    /// Whether they sleep meanwhile.
+    pub fn has_naps(&self) -> bool {
+        batches::are_asleep(self.word())
     }
 
-    /// Ends that, as the candidate, before it is known whether it pays.
+    /// Notes that the candidate has let others go first: in vain, or for a full batch. `chance` is any number.
+    pub fn note_batch(&self, in_vain: bool, was_full: bool, chance: Ns) {
+        self.update(|word| batches::after_batch(word, in_vain, was_full, chance));
+    }
+
+    /// Notes that the candidate has slept meanwhile.
+    pub fn note_nap(&self, turns: u8, now: Ns) {
+        self.update(|word| batches::after_nap(word, turns, now));
+    }
+
+    /// Ends batches, as the candidate, before it is known whether they pay.
     pub fn end_batches(&self) {
-        self.note(BATCHES | TRIAL | IN_VAIN, false);
+        self.update(batches::end);
     }
 
     /// Whether parts of a window are over that have not been noted, by the count of acquisitions.
@@ -214,9 +222,7 @@ impl<P: Platform> Seat<P> {
 
     /// Notes them; another trial of batches may begin.
     pub fn note_parts(&self, turns: u8, now: Ns, may_try: bool) {
-        let word = self.word();
-        // Relaxed: a hint, which is lost if the word changes meanwhile.
-        let _ = self.0.compare_exchange(word, batches::after_parts(word, turns, now, may_try), Ordering::Relaxed);
+        self.update(|word| batches::after_parts(word, turns, now, may_try));
     }
 
     /// Notes, as the holder, that it is about to wait for other threads.
@@ -227,6 +233,16 @@ impl<P: Platform> Seat<P> {
     /// Whether a holder has noted that in this window.
     pub fn has_waits(&self) -> bool {
         self.word() & WAITS != 0
+    }
+
+    /// Changes hints. The change is lost if the word changes meanwhile.
+    fn update(&self, next: impl FnOnce(u32) -> u32) {
+        let word = self.word();
+        let next = next(word);
+        if next != word {
+            // Relaxed: hints.
+            let _ = self.0.compare_exchange(word, next, Ordering::Relaxed);
+        }
     }
 
     /// Sets or clears hints. They may be lost: others store to the word, which they have read before.
@@ -320,10 +336,7 @@ mod tests {
         let hints = seat.stand_up();
         seat.leave(hints, false);
         assert!(seat.is_left_alone() && seat.has_batches() && seat.has_waits());
-        assert!(!seat.note_in_vain(false) && seat.note_in_vain(true), "in a trial");
         seat.end_batches();
-        assert!(!seat.has_batches() && seat.is_left_alone());
-        assert!(!seat.note_in_vain(true) && !seat.note_in_vain(false), "no trial");
-        assert!(!seat.note_in_vain(true) && seat.note_in_vain(true), "two in a row");
+        assert!(!seat.has_batches() && seat.has_waits() && seat.is_left_alone());
     }
 }
