@@ -71,10 +71,7 @@ const QUICK: u32 = 48;
 /// than that, 6 to 12 %, by [`eight_bits`]: if they make no difference else, candidates may sleep.
 const AS_GOOD: u32 = 2;
 
-/// Candidates come to sleep after one of so many batches in which others went on to the end.
-const NAPS_AFTER: Ns = 24;
-
-/// And after one of so many sleeps they stay awake again, so that it is found out whether batches still pay.
+/// After one of so many sleeps candidates stay awake again, so that it is found out whether batches still pay.
 const AWAKE_AFTER: Ns = 64;
 
 /// A number in eight bits, greater for a greater one: an exponent, and the four bits behind the first.
@@ -100,13 +97,13 @@ pub fn end(word: u32) -> u32 {
 }
 
 /// The word when a candidate has let others go first, which nobody did, or which somebody still did at the end of the
-/// batch. Twice in a row in vain, or once in a trial, is enough. `chance` is any number.
-pub fn after_batch(word: u32, in_vain: bool, was_full: bool, chance: Ns) -> u32 {
+/// batch. Twice in a row in vain, or once in a trial, is enough. The next candidate may sleep if `naps`.
+pub fn after_batch(word: u32, in_vain: bool, was_full: bool, naps: bool) -> u32 {
     let how = match word & ALL {
         TRIED | IN_VAIN if in_vain => NEVER,
         AWAKE | ASLEEP if in_vain => IN_VAIN,
         IN_VAIN => AWAKE,
-        AWAKE if was_full && chance.is_multiple_of(NAPS_AFTER) => ASLEEP,
+        AWAKE if was_full && naps => ASLEEP,
         ASLEEP if !was_full => AWAKE,
         how => how,
     };
@@ -233,24 +230,30 @@ mod tests {
 
     #[test]
     fn a_batch_in_vain_ends_a_trial_and_two_in_a_row_end_what_has_been_found() {
-        assert_eq!(after_batch(TRIED, true, false, 1), NEVER);
-        assert_eq!(after_batch(TRIED, false, false, 1), TRIED);
+        assert_eq!(after_batch(TRIED, true, false, false), NEVER);
+        assert_eq!(after_batch(TRIED, false, false, false), TRIED);
         for how in [AWAKE, ASLEEP] {
-            assert_eq!(after_batch(how, true, false, 0), IN_VAIN);
-            assert_eq!(after_batch(how, false, false, 0), AWAKE);
+            assert_eq!(after_batch(how, true, false, true), IN_VAIN);
+            assert_eq!(after_batch(how, false, false, true), AWAKE);
         }
-        assert_eq!((after_batch(IN_VAIN, true, false, 1), after_batch(IN_VAIN, false, false, 1)), (NEVER, AWAKE));
-        assert_eq!((after_batch(NEVER_TRIED, true, true, 0), after_batch(NEVER, true, true, 0)), (NEVER_TRIED, NEVER));
+        assert_eq!(
+            (after_batch(IN_VAIN, true, false, false), after_batch(IN_VAIN, false, false, false)),
+            (NEVER, AWAKE)
+        );
+        assert_eq!(
+            (after_batch(NEVER_TRIED, true, true, true), after_batch(NEVER, true, true, true)),
+            (NEVER_TRIED, NEVER)
+        );
         assert!(are_on(IN_VAIN) && are_on(ASLEEP) && !are_on(NEVER_TRIED) && !are_on(end(ASLEEP | 7)));
     }
 
     #[test]
     fn candidates_come_to_sleep_where_batches_are_full_and_windows_begin_anew() {
         let others = !ALL & 0xff_fff0;
-        assert_eq!(after_batch(AWAKE | others, false, true, NAPS_AFTER), ASLEEP | others);
-        assert_eq!(after_batch(AWAKE, false, true, NAPS_AFTER + 1), AWAKE);
-        assert_eq!(after_batch(TRIED, false, true, NAPS_AFTER), TRIED, "it is not known whether they pay");
-        assert_eq!(after_batch(ASLEEP, false, true, 1), ASLEEP);
+        assert_eq!(after_batch(AWAKE | others, false, true, true), ASLEEP | others);
+        assert_eq!(after_batch(AWAKE, false, true, false), AWAKE);
+        assert_eq!(after_batch(TRIED, false, true, true), TRIED, "it is not known whether they pay");
+        assert_eq!(after_batch(ASLEEP, false, true, false), ASLEEP);
         let napped = after_nap(ASLEEP | others, 3 * PART, 5 * TICK + 1);
         assert!(are_asleep(napped) && new_parts(napped, 3 * PART) == 0 && napped >> BEGAN == 5);
         assert_eq!(napped & (MOST_PARTS << PARTS | WAITS), 0);

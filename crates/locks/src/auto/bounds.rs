@@ -25,6 +25,8 @@ pub trait Bounds: Send + Sync + 'static {
     const BATCH: Ns = 20_000;
     /// Where they go on like that, it sleeps for so long meanwhile, ns.
     const NAP: Ns = 200_000;
+    /// Candidates come to sleep after one of so many batches in which others went on to the end.
+    const NAPS: u64 = 24;
     /// Whether it does so from the beginning, and for ever; else where that has been found to pay.
     const ALWAYS: bool = false;
     /// After one of so many windows the other way is tried.

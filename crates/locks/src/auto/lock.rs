@@ -17,10 +17,10 @@
 //! threads circulate; one that has waited for `GRACE` pauses no more, and claims the lock as it goes to sleep:
 //! then no newcomer may take it.
 //!
-//! Where threads get the lock quickly after each other, a hand-over may take as long as several sections. So the
-//! candidate does not compete for up to `BATCH` while others go on like that, if that has been found to bring more
-//! acquisitions (`batches.rs`), and if no thread waits for a condition, which the candidate might be about to
-//! bring about. Where they go on like that for long, it sleeps for `NAP` meanwhile, and then looks without pauses. Where it does not, a newcomer looks at the lock a few times before it queues, if nobody does.
+//! Where threads get the lock quickly after each other, a hand-over may take as long as several sections. So, if that
+//! brings more acquisitions (`batches.rs`), the candidate does not compete for up to `BATCH`, or sleeps for `NAP`,
+//! while others go on like that and none waits for a condition, which the candidate might be about to bring about.
+//! Else a newcomer looks at the lock a few times before it queues, if nobody does.
 //!
 //! The holder may need the lock again and again, so that it is free only for moments. Then candidates look in vain
 //! until they may insist. If `RESIGN` of them in a row have, the next ones *resign*: they sleep for `GRACE`, and then

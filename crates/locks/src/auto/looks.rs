@@ -91,9 +91,9 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         if !self.has_batches() {
             return false;
         }
-        let nap = if P::has_one_node() && self.seat.has_naps() { Setting::Nap.time::<P>(B::NAP) } else { 0 };
+        let nap = if P::has_one_node() { Setting::Nap.time::<P>(B::NAP) } else { 0 };
         // Relaxed: a hint, as in `turns_since`.
-        let (mut seen, mut in_vain) = (self.turns.load(Ordering::Relaxed), true);
+        let (mut seen, mut in_vain, naps) = (self.turns.load(Ordering::Relaxed), true, nap > 0 && self.seat.has_naps());
         loop {
             let is_idle = self.pause_in_batch(&mut seen);
             self.note_pace();
@@ -103,9 +103,9 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
                 self.seat.end_batches();
                 return false;
             }
-            if is_idle || nap > 0 || now >= since.saturating_add(Self::batch()) || !self.has_batches() {
-                self.seat.note_batch(in_vain, !is_idle, now);
-                let sleeps = nap > 0 && !is_idle && self.has_batches();
+            if is_idle || naps || now >= since.saturating_add(Self::batch()) || !self.has_batches() {
+                self.seat.note_batch(in_vain, !is_idle, nap > 0 && now.is_multiple_of(B::NAPS));
+                let sleeps = naps && !is_idle && self.has_batches();
                 if sleeps {
                     self.nap(nap);
                 }

@@ -200,9 +200,9 @@ impl<P: Platform> Seat<P> {
         batches::are_asleep(self.word())
     }
 
-    /// Notes that the candidate has let others go first: in vain, or for a full batch. `chance` is any number.
-    pub fn note_batch(&self, in_vain: bool, was_full: bool, chance: Ns) {
-        self.update(|word| batches::after_batch(word, in_vain, was_full, chance));
+    /// Notes that the candidate has let others go first: in vain, or for a full batch; the next may sleep if `naps`.
+    pub fn note_batch(&self, in_vain: bool, was_full: bool, naps: bool) {
+        self.update(|word| batches::after_batch(word, in_vain, was_full, naps));
     }
 
     /// Notes that the candidate has slept meanwhile.
