@@ -94,12 +94,12 @@ fn a_candidate_that_would_look_in_vain_sleeps() {
     assert_eq!(operations(never, 2_500, 5_000), operations(usual, 2_500, 5_000));
 }
 
-/// Where sections are so short that a hand-over takes longer than several of them.
+/// Where sections are short, and the thread that releases the lock is back before the others have seen it free.
 #[test]
-fn a_candidate_that_lets_others_go_first_sleeps_where_they_go_on() {
-    let ((awake, before), (asleep, after)) = (operations("auto:nap=0", 50, 50), operations("auto", 50, 50));
-    assert!(asleep < 0.92 * awake, "{asleep} for {awake} operations");
-    assert!(after > 0.99 * before, "{after} for {before} acquisitions");
+fn a_candidate_that_others_pass_again_and_again_sleeps() {
+    let ((awake, before), (asleep, after)) = (operations("auto:nap=0", 20, 20), operations("auto", 20, 20));
+    assert!(asleep < 0.95 * awake, "{asleep} for {awake} operations");
+    assert!(after > 1.05 * before, "{after} for {before} acquisitions");
 }
 
 /// Of so many threads on as many CPUs of caches for eight, which hold the lock for a moment and then stay away for 40

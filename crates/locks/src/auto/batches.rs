@@ -6,7 +6,7 @@
 //!
 //! | bits   | what                                                                     |
 //! |--------|--------------------------------------------------------------------------|
-//! | 4..7   | whether candidates let others go first: NEVER to ASLEEP                  |
+//! | 4..7   | whether candidates let others go first: NEVER to IN_VAIN                 |
 //! | 7..15  | how long an acquisition took in the last window before a trial           |
 //! | 15..21 | the parts of this window that have been noted                            |
 //! | 21..23 | the last two bits of the number of all parts, by the count of acquisitions |
@@ -25,11 +25,9 @@ const NEVER_TRIED: u32 = 1 << HOW;
 /// They do, for a batch of acquisitions, which is being tried.
 const TRIED: u32 = 2 << HOW;
 /// They do: it has been found to pay.
-const AWAKE: u32 = 3 << HOW;
+const ALWAYS: u32 = 3 << HOW;
 /// They do, and nobody went first when the last one let others do so.
 const IN_VAIN: u32 = 4 << HOW;
-/// They do, and sleep meanwhile.
-const ASLEEP: u32 = 5 << HOW;
 
 /// A bit: a thread has released the lock in order to wait for others.
 pub const WAITS: u32 = 1 << 23;
@@ -68,11 +66,8 @@ const CHANGED: u32 = 16;
 const QUICK: u32 = 48;
 
 /// Batches that have been found to pay stay unless acquisitions follow each other more quickly without them by more
-/// than that, 6 to 12 %, by [`eight_bits`]: if they make no difference else, candidates may sleep.
+/// than that, 6 to 12 %, by [`eight_bits`]: a candidate that lets others go first looks at the lock less often.
 const AS_GOOD: u32 = 2;
-
-/// After one of so many sleeps candidates stay awake again, so that it is found out whether batches still pay.
-const AWAKE_AFTER: Ns = 64;
 
 /// A number in eight bits, greater for a greater one: an exponent, and the four bits behind the first.
 fn eight_bits(number: u32) -> u32 {
@@ -86,35 +81,26 @@ pub fn are_on(word: u32) -> bool {
     word & ALL > NEVER_TRIED
 }
 
-/// Whether they sleep meanwhile.
-pub fn are_asleep(word: u32) -> bool {
-    word & ALL == ASLEEP
-}
-
 /// The word without batches, before it is known whether they pay.
 pub fn end(word: u32) -> u32 {
     word & !ALL | NEVER
 }
 
-/// The word when a candidate has let others go first, which nobody did, or which somebody still did at the end of the
-/// batch. Twice in a row in vain, or once in a trial, is enough. The next candidate may sleep if `naps`.
-pub fn after_batch(word: u32, in_vain: bool, was_full: bool, naps: bool) -> u32 {
+/// The word when a candidate has let others go first, which nobody may have done. Twice in a row in vain, or once in a
+/// trial, is enough.
+pub fn after_batch(word: u32, in_vain: bool) -> u32 {
     let how = match word & ALL {
         TRIED | IN_VAIN if in_vain => NEVER,
-        AWAKE | ASLEEP if in_vain => IN_VAIN,
-        IN_VAIN => AWAKE,
-        AWAKE if was_full && naps => ASLEEP,
-        ASLEEP if !was_full => AWAKE,
+        ALWAYS if in_vain => IN_VAIN,
+        IN_VAIN => ALWAYS,
         how => how,
     };
     word & !ALL | how
 }
 
-/// The word when a candidate has slept and others still go on: a window begins, because the count of acquisitions has
-/// gone through several parts meanwhile.
+/// The word when a candidate has slept while others went on: a window begins, because the count of acquisitions may
+/// have gone through several parts meanwhile.
 pub fn after_nap(word: u32, turns: u8, now: Ns) -> u32 {
-    let ends = are_asleep(word) && now.is_multiple_of(AWAKE_AFTER);
-    let word = if ends { word & !ALL | AWAKE } else { word };
     window(word & !(3 << ALL_PARTS) | u32::from(turns / PART) << ALL_PARTS, now)
 }
 
@@ -130,8 +116,8 @@ pub fn new_parts(word: u32, turns: u8) -> u32 {
 }
 
 /// The word when they have been noted. If the window is over and was a trial, it shows whether there are batches from
-/// now on; else a trial may begin, unless candidates sleep: then windows are short, and say little. There are neither
-/// batches nor trials where threads wait for each other, or acquisitions follow each other slowly.
+/// now on; else a trial may begin. There are neither batches nor trials where threads wait for each other, or
+/// acquisitions follow each other slowly.
 pub fn after_parts(word: u32, turns: u8, now: Ns, may_try: bool) -> u32 {
     let new = new_parts(word, turns);
     let took = ((now / TICK) as u32).wrapping_sub(word >> BEGAN) & 0xff;
@@ -150,11 +136,11 @@ pub fn after_parts(word: u32, turns: u8, now: Ns, may_try: bool) -> u32 {
         }
         let has_changed = pace.abs_diff(before) > CHANGED && took < QUICK * parts;
         let how = match how {
-            TRIED if pace < before => AWAKE,
-            NEVER_TRIED if pace + AS_GOOD >= before => AWAKE,
+            TRIED if pace < before => ALWAYS,
+            NEVER_TRIED if pace + AS_GOOD >= before => ALWAYS,
             TRIED | NEVER_TRIED => NEVER,
             NEVER if may_try || has_changed => TRIED,
-            AWAKE | IN_VAIN if may_try || has_changed => NEVER_TRIED,
+            ALWAYS | IN_VAIN if may_try || has_changed => NEVER_TRIED,
             how => how,
         };
         next = window(next & !ALL | how, now);
@@ -230,37 +216,20 @@ mod tests {
 
     #[test]
     fn a_batch_in_vain_ends_a_trial_and_two_in_a_row_end_what_has_been_found() {
-        assert_eq!(after_batch(TRIED, true, false, false), NEVER);
-        assert_eq!(after_batch(TRIED, false, false, false), TRIED);
-        for how in [AWAKE, ASLEEP] {
-            assert_eq!(after_batch(how, true, false, true), IN_VAIN);
-            assert_eq!(after_batch(how, false, false, true), AWAKE);
-        }
-        assert_eq!(
-            (after_batch(IN_VAIN, true, false, false), after_batch(IN_VAIN, false, false, false)),
-            (NEVER, AWAKE)
-        );
-        assert_eq!(
-            (after_batch(NEVER_TRIED, true, true, true), after_batch(NEVER, true, true, true)),
-            (NEVER_TRIED, NEVER)
-        );
-        assert!(are_on(IN_VAIN) && are_on(ASLEEP) && !are_on(NEVER_TRIED) && !are_on(end(ASLEEP | 7)));
+        assert_eq!((after_batch(TRIED, true), after_batch(TRIED, false)), (NEVER, TRIED));
+        assert_eq!((after_batch(ALWAYS, true), after_batch(ALWAYS, false)), (IN_VAIN, ALWAYS));
+        assert_eq!((after_batch(IN_VAIN, true), after_batch(IN_VAIN, false)), (NEVER, ALWAYS));
+        assert_eq!((after_batch(NEVER_TRIED, true), after_batch(NEVER, true)), (NEVER_TRIED, NEVER));
+        assert!(are_on(IN_VAIN) && !are_on(NEVER_TRIED) && !are_on(end(IN_VAIN | 7)));
     }
 
     #[test]
-    fn candidates_come_to_sleep_where_batches_are_full_and_windows_begin_anew() {
-        let others = !ALL & 0xff_fff0;
-        assert_eq!(after_batch(AWAKE | others, false, true, true), ASLEEP | others);
-        assert_eq!(after_batch(AWAKE, false, true, false), AWAKE);
-        assert_eq!(after_batch(TRIED, false, true, true), TRIED, "it is not known whether they pay");
-        assert_eq!(after_batch(ASLEEP, false, true, false), ASLEEP);
-        let napped = after_nap(ASLEEP | others, 3 * PART, 5 * TICK + 1);
-        assert!(are_asleep(napped) && new_parts(napped, 3 * PART) == 0 && napped >> BEGAN == 5);
-        assert_eq!(napped & (MOST_PARTS << PARTS | WAITS), 0);
-        assert_eq!(after_nap(ASLEEP, 0, AWAKE_AFTER) & ALL, AWAKE);
-        // A window says nothing then.
-        let mut course = Course { word: napped, now: 5 * TICK, parts: 3 };
-        assert!(course.window(60, 40_000, true) && are_asleep(course.word));
+    fn a_window_begins_where_a_candidate_has_slept() {
+        let others = ALWAYS | 0xff << PACE_BEFORE | 7;
+        let napped = after_nap(others | MOST_PARTS << PARTS | WAITS, 3 * PART, 5 * TICK + 1);
+        assert_eq!(napped, others | 3 << ALL_PARTS | 5 << BEGAN);
+        let mut course = Course { word: napped & !7, now: 5 * TICK, parts: 3 };
+        assert!(!course.window(12, 40_000, true), "a trial");
     }
 
     #[test]

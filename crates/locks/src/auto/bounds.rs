@@ -23,14 +23,15 @@ pub trait Bounds: Send + Sync + 'static {
     const AGAIN: u32 = 32;
     /// A candidate lets others have the lock for so long while they get it quickly after each other, ns.
     const BATCH: Ns = 20_000;
-    /// Where they go on like that, it sleeps for so long meanwhile, ns.
-    const NAP: Ns = 200_000;
-    /// Candidates come to sleep after one of so many batches in which others went on to the end.
-    const NAPS: u64 = 24;
     /// Whether it does so from the beginning, and for ever; else where that has been found to pay.
     const ALWAYS: bool = false;
     /// After one of so many windows the other way is tried.
     const TRIES: u64 = 8;
+    /// With one NUMA node, a candidate sleeps for a while if others have passed it so often as it looked at the lock:
+    /// who needs that again at once gets it the next time, too.
+    const PASSED: u32 = 32;
+    /// For so long, ns.
+    const NAP: Ns = 200_000;
     /// With several NUMA nodes a waiter asks the candidate for a sign one of so many times.
     const ASKS: u64 = 16;
     /// A waiter leaves the queue if it has seen the lock free so often while the candidate gave no sign.
@@ -63,63 +64,63 @@ pub(super) const PARAMETERS: [Parameter; 11] = [
         values: Values::Time(Setting::SpinTime),
         default: Default::Time(Published::SPIN),
         summary: "how long a waiter in the queue spins before it gives way; a candidate ten times as long",
-        source: "sim regret and bench regret, see docs/auto.md",
+        source: "sim regret and bench regret, see docs/auto-measured.md",
     },
     Parameter {
         key: "shortest",
         values: Values::Number(Setting::Shortest, 1, 1_000_000, "pauses"),
         default: Default::Number(SHORTEST),
         summary: "first pause of the candidate between two looks at the lock; each is half as long again",
-        source: "sim regret, see docs/auto.md",
+        source: "sim regret, see docs/auto-measured.md",
     },
     Parameter {
         key: "longest",
         values: Values::Number(Setting::Longest, 1, 1_000_000, "pauses"),
         default: Default::Number(LONGEST),
         summary: "longest pause of the candidate; with one NUMA node 128 at most",
-        source: "sim regret, see docs/auto.md",
+        source: "sim regret, see docs/auto-measured.md",
     },
     Parameter {
         key: "grace",
         values: Values::Time(Setting::Grace),
         default: Default::Time(Published::GRACE),
         summary: "wait after which the candidate pauses no more, and claims the lock if it sleeps",
-        source: "sim regret, see docs/auto.md",
+        source: "sim regret, see docs/auto-measured.md",
     },
     Parameter {
         key: "resign",
         values: Values::Number(Setting::Resign, 0, 1_000_000, "candidates"),
         default: Default::Number(Published::RESIGN),
         summary: "after so many candidates in a row that had to wait for grace, the next ones sleep that long",
-        source: "bench regret, see docs/auto.md",
+        source: "bench regret, see docs/auto-measured.md",
     },
     Parameter {
         key: "promote",
         values: Values::Time(Setting::Promote),
         default: Default::Time(Published::TURN),
         summary: "least time between two sleepers that are called for fairness",
-        source: "sim regret, see docs/auto.md",
+        source: "sim regret, see docs/auto-measured.md",
     },
     Parameter {
         key: "again",
         values: Values::Number(Setting::Again, 0, 1_000_000, "times"),
         default: Default::Number(Published::AGAIN),
         summary: "how often a waiter spins once more, if no other thread makes use of its CPU",
-        source: "sim regret, see docs/auto.md",
+        source: "sim regret, see docs/auto-measured.md",
     },
     Parameter {
         key: "near",
         values: Values::Number(Setting::Near, 0, 1_000_000, "waiters"),
         default: Default::Number(Published::NEAR),
         summary: "waiters, and sleepers, among which one of the same node, or CPU, comes first; 0: all in order",
-        source: "sim regret, see docs/auto.md",
+        source: "sim regret, see docs/auto-measured.md",
     },
     Parameter {
         key: "route",
         values: Values::Number(Setting::Route, 0, 1_000_000, "CPUs"),
         default: Default::Number(Published::ROUTE),
         summary: "fewest CPUs for which the lock travels along the route, where that pays; 0: never",
-        source: "sim regret, see docs/auto.md",
+        source: "sim regret, see docs/auto-measured.md",
     },
     Parameter {
         key: "defer",
@@ -127,14 +128,13 @@ pub(super) const PARAMETERS: [Parameter; 11] = [
         default: Default::Time(Published::BATCH),
         summary: "longest time for which the candidate lets others go first that get the lock one after the other; \
              with one NUMA node 10us unless it is set",
-        source: "sim regret, see docs/auto.md",
+        source: "sim regret, see docs/auto-measured.md",
     },
     Parameter {
         key: "nap",
         values: Values::Time(Setting::Nap),
         default: Default::Time(Published::NAP),
-        summary: "how long the candidate sleeps while others go first, where they go on like that and there is one \
-             NUMA node; 0: not at all",
-        source: "bench regret, see docs/auto.md",
+        summary: "how long a candidate sleeps that others pass again and again, with one NUMA node; 0: not at all",
+        source: "bench regret, see docs/auto-measured.md",
     },
 ];

@@ -18,13 +18,14 @@
 //! then no newcomer may take it.
 //!
 //! Where threads get the lock quickly after each other, a hand-over may take as long as several sections. So, if that
-//! brings more acquisitions (`batches.rs`), the candidate does not compete for up to `BATCH`, or sleeps for `NAP`,
-//! while others go on like that and none waits for a condition, which the candidate might be about to bring about.
-//! Else a newcomer looks at the lock a few times before it queues, if nobody does.
+//! brings more acquisitions (`batches.rs`), the candidate does not compete for up to `BATCH` while others go on like
+//! that and none waits for a condition, which the candidate might be about to bring about. Else a newcomer looks at the
+//! lock a few times before it queues, if nobody does.
 //!
-//! The holder may need the lock again and again, so that it is free only for moments. Then candidates look in vain
-//! until they may insist. If `RESIGN` of them in a row have, the next ones *resign*: they sleep for `GRACE`, and then
-//! claim the lock, asleep; until one finds it free as it wakes up.
+//! The holder may need the lock again and again, so that it is free only for moments. Then candidates look in vain. One
+//! that others have passed `PASSED` times sleeps for `NAP`, with one NUMA node, and then insists. If `RESIGN` of them in
+//! a row have insisted without such a sleep, the next ones *resign*: they sleep for `GRACE`, and then claim the lock,
+//! asleep; until one finds it free as it wakes up.
 //!
 //! Whoever has spun for a while, `SPIN`, would better have slept if another thread wants its CPU, the holder maybe,
 //! and would better go on if none does. So it gives way to others first; only if they have made use of the CPU, or
@@ -71,7 +72,7 @@
 //! 2022).
 
 use super::bounds::{Bounds, Published, PARAMETERS};
-use super::looks::AGAIN_OF_QUEUE;
+use super::looks::{Watched, AGAIN_OF_QUEUE};
 use super::queue::{Node, Turn};
 use super::seat::{Hints, Seat};
 use super::sleepers::{Sleepers, Wake};
@@ -243,17 +244,20 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
             me.prefer_neighbour(near, since.saturating_sub(grace));
             self.seat.sit_down(hints);
         }
-        let has_napped = self.let_others_go_first(since);
-        let insists = if has_napped { 0 } else { since.saturating_add(grace) };
+        self.let_others_go_first(since);
         let resigns = sleepers.insisted >= Setting::Resign.number::<P>(B::RESIGN);
         let in_vain = !resigns || self.resign(grace);
         let mut again = Setting::Again.number::<P>(B::AGAIN).div_ceil(AGAIN_OF_QUEUE);
+        let (mut insists, mut has_napped) = (since.saturating_add(grace), false);
         let (turns, took, insisted) = loop {
-            if let Some(acquired) = self.watch(insists) {
-                break acquired;
-            }
-            if !self.goes_on(&mut again) {
-                self.sleep(P::instant().saturating_sub(since) >= grace);
+            match self.watch(me, insists) {
+                Watched::Acquired { turns, took, insisted } => break (turns, took, insisted),
+                Watched::Passed => {
+                    self.nap();
+                    (insists, has_napped) = (0, true);
+                }
+                Watched::InVain if !has_napped && self.goes_on(&mut again) => {}
+                Watched::InVain => self.sleep(P::instant().saturating_sub(since) >= grace),
             }
         };
         sleepers.note_candidate(insisted && in_vain && !has_napped);

@@ -32,6 +32,17 @@ const LOOKS: u32 = 10;
 /// Of the times that a waiter in the queue may spin once more, a candidate has one of so many.
 pub(super) const AGAIN_OF_QUEUE: u32 = 4;
 
+/// What a candidate's looks at the lock have ended with.
+pub(super) enum Watched {
+    /// It has acquired the lock. So many acquisitions there have been meanwhile, with its own; it took so long, ns; and
+    /// whether it had to insist.
+    Acquired { turns: u32, took: Ns, insisted: bool },
+    /// Others have, again and again.
+    Passed,
+    /// Neither.
+    InVain,
+}
+
 impl<P: Platform, B: Bounds> AutoLock<P, B> {
     /// So many looks of a waiter take as long as it spins at a time.
     pub(super) fn spins() -> u32 {
@@ -82,34 +93,25 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
     /// Lets the others have the lock for up to a batch, as the candidate, while they get it quickly after each other,
     /// if that has made acquisitions more frequent: a hand-over may take as long as several sections. It looks seldom,
     /// since each look takes the lock's cache line away from them, but before the count of acquisitions begins anew.
-    /// Where they have gone on like that before, it looks once and then sleeps; whether it has.
     ///
     /// It ends batches if others wait for other threads: this one may be who they wait for. And if it finds, in a
-    /// trial or like the candidate before it, that nobody has made use of the lock, or finds that as it wakes up: then
-    /// that lies idle for nothing.
-    pub(super) fn let_others_go_first(&self, since: Ns) -> bool {
+    /// trial or like the candidate before it, that nobody has made use of the lock: then that lies idle for nothing.
+    pub(super) fn let_others_go_first(&self, since: Ns) {
         if !self.has_batches() {
-            return false;
+            return;
         }
-        let nap = if P::has_one_node() { Setting::Nap.time::<P>(B::NAP) } else { 0 };
         // Relaxed: a hint, as in `turns_since`.
-        let (mut seen, mut in_vain, naps) = (self.turns.load(Ordering::Relaxed), true, nap > 0 && self.seat.has_naps());
+        let (mut seen, mut in_vain) = (self.turns.load(Ordering::Relaxed), true);
         loop {
             let is_idle = self.pause_in_batch(&mut seen);
             self.note_pace();
             let now = P::instant();
             in_vain &= is_idle;
             if self.seat.has_waits() {
-                self.seat.end_batches();
-                return false;
+                return self.seat.end_batches();
             }
-            if is_idle || naps || now >= since.saturating_add(Self::batch()) || !self.has_batches() {
-                self.seat.note_batch(in_vain, !is_idle, nap > 0 && now.is_multiple_of(B::NAPS));
-                let sleeps = naps && !is_idle && self.has_batches();
-                if sleeps {
-                    self.nap(nap);
-                }
-                return sleeps;
+            if is_idle || now >= since.saturating_add(Self::batch()) || !self.has_batches() {
+                return self.seat.note_batch(in_vain);
             }
         }
     }
@@ -121,21 +123,36 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         self.turns_since(seen) == 0
     }
 
-    /// Sleeps for so long, as the candidate that lets others go first.
-    fn nap(&self, ns: Ns) {
-        P::sleep(ns);
+    /// Sleeps for a while, as a candidate that others pass.
+    pub(super) fn nap(&self) {
+        P::sleep(Self::nap_time());
         // Relaxed: a hint, as in `turns_since`.
-        let mut seen = self.turns.load(Ordering::Relaxed);
-        if self.pause_in_batch(&mut seen) {
-            self.seat.end_batches();
+        self.seat.note_nap(self.turns.load(Ordering::Relaxed), P::instant());
+    }
+
+    /// Whether somebody waits for the candidate, behind it, or for a condition, which it might be about to bring about.
+    fn is_needed(&self, me: &Node<P>) -> bool {
+        if self.seat.has_waits() {
+            return true;
+        }
+        let hints = self.seat.stand_up();
+        let is_needed = me.has_awake_behind();
+        self.seat.sit_down(hints);
+        is_needed
+    }
+
+    fn nap_time() -> Ns {
+        if P::has_one_node() {
+            Setting::Nap.time::<P>(B::NAP)
         } else {
-            self.seat.note_nap(seen, P::instant());
+            0
         }
     }
 
-    /// Looks for a while whether the lock is free; from `insists` on without pauses. If it has acquired the lock: how
-    /// many acquisitions there have been meanwhile, with its own, how long it took, ns, and whether it had to insist.
-    pub(super) fn watch(&self, insists: Ns) -> Option<(u32, Ns, bool)> {
+    /// Looks for a while whether the lock is free, as the candidate; from `insists` on without pauses. Before that it
+    /// stops where others pass it again and again, and nobody needs it.
+    pub(super) fn watch(&self, me: &Node<P>, insists: Ns) -> Watched {
+        let naps = Self::nap_time() > 0;
         let longest = Setting::Longest.number::<P>(LONGEST);
         let longest = if P::has_one_node() { longest.min(LONGEST_OF_ONE_NODE) } else { longest };
         let most = LOOKS.saturating_mul(Self::spins());
@@ -145,7 +162,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         let (mut before, mut seen) = (P::instant(), self.turns.load(Ordering::Relaxed));
         let (began, mut turns) = (before, 0_u32);
         if self.wait_on_route(Self::acquire_as_candidate) {
-            return Some((1, P::instant().saturating_sub(began), false));
+            return Watched::Acquired { turns: 1, took: P::instant().saturating_sub(began), insisted: false };
         }
         let outcome = P::spin_map_bounded(most, || {
             self.seat.answer();
@@ -155,10 +172,13 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
             let new = self.turns_since(&mut seen);
             turns += u32::from(new);
             if acquired {
-                return Some(Some((turns, now.saturating_sub(began), insists)));
+                return Some(Watched::Acquired { turns, took: now.saturating_sub(began), insisted: insists });
+            }
+            if naps && !insists && turns >= B::PASSED && !self.is_needed(me) {
+                return Some(Watched::Passed);
             }
             if spent >= most {
-                return Some(None);
+                return Some(Watched::InVain);
             }
             self.seat.note_brisk(new, now.saturating_sub(before));
             before = now;
@@ -169,7 +189,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
             }
             None
         });
-        outcome.flatten()
+        outcome.unwrap_or(Watched::InVain)
     }
 
     fn acquire_as_candidate(&self) -> bool {
@@ -213,10 +233,10 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
     }
 
     /// Leaves the queue if the candidate does not look at the lock although that is free at times; how the wait has
-    /// ended, if it has. Where the lock is brisk, only if the candidate may sleep, and nobody makes use of the lock.
+    /// ended, if it has. Where the lock is brisk, only if nobody makes use of it, and the candidate may be asleep.
     pub(super) fn leave_queue(&self, me: &Node<P>) -> Option<Turn> {
         let is_brisk = self.seat.is_brisk();
-        if is_brisk && !self.seat.has_naps() || !self.seat.ask() {
+        if is_brisk && Self::nap_time() == 0 || !self.seat.ask() {
             return None;
         }
         // Relaxed: a hint, as in `turns_since`.
@@ -234,10 +254,10 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
             P::relax(pause);
             None
         });
-        let is_needed = !is_brisk || self.turns_since(&mut seen) == 0;
+        let is_idle = !is_brisk || self.turns_since(&mut seen) == 0;
         match heard {
             Some(end) => end,
-            None if free >= B::FREE && is_needed && me.leave(&self.queue, &self.seat) => Some(Turn::Left),
+            None if free >= B::FREE && is_idle && me.leave(&self.queue, &self.seat) => Some(Turn::Left),
             None => None,
         }
     }

@@ -15,6 +15,9 @@ pub const CALLED: u32 = 3;
 /// PARKED and has not gone to sleep yet may return to the queue; from here it may not.
 const ASIDE: u32 = 4;
 
+/// So many waiters behind a candidate are looked at to find one that is awake.
+const AWAKE_AMONG: u32 = 8;
+
 /// What a wait ends with.
 pub enum Turn {
     /// The waiter is the candidate: it has the seat.
@@ -76,6 +79,20 @@ impl<P: Platform> Node<P> {
             // SAFETY: in the queue, so that it waits until it is answered.
             unsafe { last.next().as_ref() }.map(|next| last = next).is_some()
         })
+    }
+
+    /// Whether one of the first waiters behind it is awake, for all that is known. Only for who has the seat.
+    pub fn has_awake_behind(&self) -> bool {
+        let mut last = self;
+        for _ in 0..AWAKE_AMONG {
+            // SAFETY: in the queue, so that it waits until it is answered.
+            let Some(next) = (unsafe { last.next().as_ref() }) else { return false };
+            if next.status.load(Ordering::Relaxed) != PARKED {
+                return true;
+            }
+            last = next;
+        }
+        false
     }
 
     /// The next waiter, which has linked in or is about to.
@@ -385,6 +402,16 @@ mod tests {
         assert_eq!(pass_on(&nodes[0], &word), (false, nodes[1].address()));
         assert!(word.load(Ordering::Relaxed).is_null());
         assert_eq!(nodes[1].next.load(Ordering::Relaxed), nodes[2].address());
+    }
+
+    #[test]
+    fn who_waits_behind_the_candidate_may_be_awake() {
+        for (statuses, awake) in [([PARKED, PARKED], false), ([WAITING, PARKED], true), ([PARKED, WAITING], true)] {
+            let nodes = queue([WAITING, statuses[0], statuses[1]]);
+            assert!(!nodes[0].has_awake_behind(), "nobody has linked in");
+            link(&nodes);
+            assert_eq!(nodes[0].has_awake_behind(), awake, "{statuses:?}");
+        }
     }
 
     #[test]

@@ -195,17 +195,12 @@ impl<P: Platform> Seat<P> {
         batches::are_on(self.word())
     }
 
-    /// Whether they sleep meanwhile.
-    pub fn has_naps(&self) -> bool {
-        batches::are_asleep(self.word())
+    /// Notes that the candidate has let others go first, in vain or not.
+    pub fn note_batch(&self, in_vain: bool) {
+        self.update(|word| batches::after_batch(word, in_vain));
     }
 
-    /// Notes that the candidate has let others go first: in vain, or for a full batch; the next may sleep if `naps`.
-    pub fn note_batch(&self, in_vain: bool, was_full: bool, naps: bool) {
-        self.update(|word| batches::after_batch(word, in_vain, was_full, naps));
-    }
-
-    /// Notes that the candidate has slept meanwhile.
+    /// Notes that the candidate has slept while others went on.
     pub fn note_nap(&self, turns: u8, now: Ns) {
         self.update(|word| batches::after_nap(word, turns, now));
     }
