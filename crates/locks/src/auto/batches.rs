@@ -1,13 +1,15 @@
 //! Whether batches pay: whether acquisitions follow each other more quickly if candidates let others go first.
 //!
-//! A *window* is a time of [`WINDOW`] ticks or more. How long an acquisition took in it is compared with the window
-//! before, in a trial: with batches if there were none, without if there were. All that is known of that are hints in
-//! the word about the candidate's place, beside its state ([`super::seat`]):
+//! A *window* is a time of [`WINDOW`] ticks or more. How long an acquisition takes in it is compared with the mean of
+//! the windows before, in a trial: with batches if there were none, without if there were. A single window may be much
+//! longer than the others because a thread has lost its CPU, so one that differs much counts only if the next one does,
+//! too. All that is known of that are hints in the word about the candidate's place, beside its state
+//! ([`super::seat`]):
 //!
 //! | bits   | what                                                                     |
 //! |--------|--------------------------------------------------------------------------|
-//! | 4..7   | whether candidates let others go first: NEVER to IN_VAIN                 |
-//! | 7..15  | how long an acquisition took in the last window before a trial           |
+//! | 4..7   | whether candidates let others go first: NEVER to ALWAYS_DOUBTED          |
+//! | 7..15  | how long an acquisition takes, the mean of the windows before a trial    |
 //! | 15..21 | the parts of this window that have been noted                            |
 //! | 21..23 | the last two bits of the number of all parts, by the count of acquisitions |
 //! | 23     | WAITS: a thread has released the lock in this window to wait for others  |
@@ -20,21 +22,25 @@ const HOW: u32 = 4;
 const ALL: u32 = 7 << HOW;
 /// They do not.
 const NEVER: u32 = 0;
+/// They do not, and an acquisition took much longer in the last window, or less long.
+const NEVER_DOUBTED: u32 = 1 << HOW;
 /// They do not, which is being tried.
-const NEVER_TRIED: u32 = 1 << HOW;
+const NEVER_TRIED: u32 = 2 << HOW;
 /// They do, for a batch of acquisitions, which is being tried.
-const TRIED: u32 = 2 << HOW;
+const TRIED: u32 = 3 << HOW;
 /// They do: it has been found to pay.
-const ALWAYS: u32 = 3 << HOW;
+const ALWAYS: u32 = 4 << HOW;
 /// They do, and nobody went first when the last one let others do so.
-const IN_VAIN: u32 = 4 << HOW;
+const IN_VAIN: u32 = 5 << HOW;
+/// They do, and an acquisition took much longer in the last window, or less long.
+const ALWAYS_DOUBTED: u32 = 6 << HOW;
 
 /// A bit: a thread has released the lock in order to wait for others.
 pub const WAITS: u32 = 1 << 23;
 
-/// Where the word has how long an acquisition took in the last window before a trial ([`eight_bits`]), how many parts
-/// of the present window have been noted, the last two digits of how many of all windows, and when it began, in ticks.
-const PACE_BEFORE: u32 = 7;
+/// Where the word has how long an acquisition takes, in windows that are no trials ([`eight_bits`]), how many parts of
+/// the present window have been noted, the last two digits of how many of all windows, and when it began, in ticks.
+const PACE: u32 = 7;
 const PARTS: u32 = 15;
 const MOST_PARTS: u32 = 63;
 const ALL_PARTS: u32 = 21;
@@ -57,7 +63,7 @@ const SLOW: u32 = 128;
 /// A trial ends early if an acquisition takes 1.4 to 1.5 times as long as before, by [`eight_bits`].
 const WORSE: u32 = 8;
 
-/// Another trial begins at once if an acquisition takes more than twice as long as in the window before, or less than
+/// Another trial begins at once if an acquisition takes more than twice as long as before in two windows, or less than
 /// half as long, by [`eight_bits`]: what has been learnt is about other circumstances.
 const CHANGED: u32 = 16;
 
@@ -78,7 +84,7 @@ fn eight_bits(number: u32) -> u32 {
 
 /// Whether candidates let others go first.
 pub fn are_on(word: u32) -> bool {
-    word & ALL > NEVER_TRIED
+    word & ALL >= TRIED
 }
 
 /// The word without batches, before it is known whether they pay.
@@ -91,7 +97,7 @@ pub fn end(word: u32) -> u32 {
 pub fn after_batch(word: u32, in_vain: bool) -> u32 {
     let how = match word & ALL {
         TRIED | IN_VAIN if in_vain => NEVER,
-        ALWAYS if in_vain => IN_VAIN,
+        ALWAYS | ALWAYS_DOUBTED if in_vain => IN_VAIN,
         IN_VAIN => ALWAYS,
         how => how,
     };
@@ -102,6 +108,16 @@ pub fn after_batch(word: u32, in_vain: bool) -> u32 {
 /// have gone through several parts meanwhile.
 pub fn after_nap(word: u32, turns: u8, now: Ns) -> u32 {
     window(word & !(3 << ALL_PARTS) | u32::from(turns / PART) << ALL_PARTS, now)
+}
+
+/// How long an acquisition takes, from what has been known of it and the last window. What is known of other
+/// circumstances says nothing.
+fn mean(known: u32, pace: u32) -> u32 {
+    if pace.abs_diff(known) > CHANGED {
+        pace
+    } else {
+        (3 * known + pace + 2) / 4
+    }
 }
 
 /// The word with a window that begins now.
@@ -122,28 +138,29 @@ pub fn after_parts(word: u32, turns: u8, now: Ns, may_try: bool) -> u32 {
     let new = new_parts(word, turns);
     let took = ((now / TICK) as u32).wrapping_sub(word >> BEGAN) & 0xff;
     let parts = ((word >> PARTS & MOST_PARTS) + new).max(1);
-    let (pace, before) = (eight_bits(took * 256 / parts), word >> PACE_BEFORE & 0xff);
+    let (pace, known) = (eight_bits(took * 256 / parts), word >> PACE & 0xff);
     let how = word & ALL;
     let is_trial = how == TRIED || how == NEVER_TRIED;
-    let fails_early = is_trial && took >= WINDOW / 8 && pace > before + WORSE;
+    let fails_early = is_trial && took >= WINDOW / 8 && pace > known + WORSE;
     let is_slow = took >= SLOW * parts;
     let mut next = word & !(3 << ALL_PARTS) | u32::from(turns / PART) << ALL_PARTS;
     if took < WINDOW && parts + 3 < MOST_PARTS && !fails_early {
         next += new << PARTS;
     } else {
-        if !is_trial {
-            next = next & !(0xff << PACE_BEFORE) | pace << PACE_BEFORE;
-        }
-        let has_changed = pace.abs_diff(before) > CHANGED && took < QUICK * parts;
-        let how = match how {
-            TRIED if pace < before => ALWAYS,
-            NEVER_TRIED if pace + AS_GOOD >= before => ALWAYS,
-            TRIED | NEVER_TRIED => NEVER,
-            NEVER if may_try || has_changed => TRIED,
-            ALWAYS | IN_VAIN if may_try || has_changed => NEVER_TRIED,
-            how => how,
+        let has_changed = pace.abs_diff(known) > CHANGED && took < QUICK * parts;
+        let (how, known) = match how {
+            TRIED if pace < known => (ALWAYS, pace),
+            TRIED => (NEVER, known),
+            NEVER_TRIED if pace + AS_GOOD < known => (NEVER, pace),
+            NEVER_TRIED => (ALWAYS, known),
+            NEVER_DOUBTED if has_changed => (TRIED, pace),
+            ALWAYS_DOUBTED if has_changed => (NEVER_TRIED, pace),
+            NEVER if has_changed => (NEVER_DOUBTED, known),
+            _ if has_changed => (ALWAYS_DOUBTED, known),
+            NEVER | NEVER_DOUBTED => (if may_try { TRIED } else { NEVER }, mean(known, pace)),
+            _ => (if may_try { NEVER_TRIED } else { ALWAYS }, mean(known, pace)),
         };
-        next = window(next & !ALL | how, now);
+        next = window(next & !(ALL | 0xff << PACE) | how | known << PACE, now);
     }
     if word & WAITS != 0 || is_slow {
         next = end(next);
@@ -179,39 +196,58 @@ mod tests {
         }
     }
 
+    /// What is known after windows of so many parts; a trial of batches begins.
+    fn begin(parts: u8) -> Course {
+        let mut course = Course::default();
+        assert!(!course.window(parts, 40_000, false), "nothing is known yet, and one window says nothing");
+        assert!(course.window(parts, 40_000, false), "a trial");
+        course
+    }
+
     #[test]
     fn what_brings_more_acquisitions_stays() {
-        let mut course = Course::default();
-        assert!(course.window(8, 40_000, false), "nothing is known yet");
+        let mut course = begin(8);
         assert!(course.window(12, 40_000, false), "more of them");
         assert!(course.window(12, 40_000, false) && !course.window(12, 40_000, true));
         assert!(course.window(8, 40_000, false), "what was tried in vain");
-        assert!(!course.window(8, 40_000, true) && !course.window(12, 40_000, false), "better without");
-        assert!(!course.window(12, 40_000, false) && course.window(12, 40_000, true));
-        assert!(!course.window(8, 40_000, false), "fewer of them");
+        assert!(!course.window(8, 40_000, true) && !course.window(16, 40_000, false), "better without");
+        assert!(!course.window(16, 40_000, false) && course.window(16, 40_000, true));
+        assert!(!course.window(12, 40_000, false), "fewer of them");
     }
 
     #[test]
     fn batches_that_make_little_difference_stay_but_do_not_come() {
-        let mut course = Course::default();
-        assert!(course.window(15, 40_000, false) && course.window(16, 40_000, false), "better with them");
+        let mut course = begin(15);
+        assert!(course.window(16, 40_000, false), "better with them");
         assert!(!course.window(16, 40_000, true) && course.window(17, 40_000, false), "a little better without");
         assert!(!course.window(16, 40_000, true) && !course.window(20, 40_000, false), "much better");
         assert!(course.window(20, 40_000, true) && !course.window(20, 40_000, false), "no better with them");
     }
 
     #[test]
-    fn another_pace_is_another_trial() {
-        let mut course = Course::default();
-        assert!(course.window(16, 40_000, false) && !course.window(8, 40_000, false));
-        assert!(!course.window(8, 40_000, false), "half as quickly");
-        assert!(!course.window(15, 40_000, false), "not twice as quickly");
-        assert!(course.window(36, 40_000, false), "more than twice as quickly");
+    fn a_trial_is_compared_with_more_than_the_last_window() {
+        let mut course = begin(16);
+        assert!(!course.window(12, 40_000, false), "worse with them");
+        assert!(course.window(11, 40_000, true) && !course.window(13, 40_000, false), "worse than before that one");
+        assert!(course.window(16, 40_000, true) && course.window(18, 40_000, false), "better");
+    }
+
+    #[test]
+    fn another_pace_is_another_trial_if_it_lasts() {
+        let mut course = begin(16);
+        assert!(!course.window(8, 40_000, false), "worse with them");
+        assert!(!course.window(7, 40_000, false) && !course.window(16, 40_000, false), "slow once");
+        assert!(!course.window(36, 40_000, false) && !course.window(16, 40_000, false), "quick once");
+        assert!(!course.window(31, 40_000, false) && !course.window(31, 40_000, false), "not twice as quick");
+        let mut course = begin(16);
+        assert!(!course.window(8, 40_000, false) && !course.window(36, 40_000, false));
+        assert!(course.window(36, 40_000, false), "more than twice as quick");
         assert!(course.window(40, 40_000, false), "still better");
-        assert!(!course.window(16, 40_000, false), "less than half as quickly");
+        assert!(course.window(16, 40_000, false) && course.window(40, 40_000, false), "slow once");
+        assert!(course.window(16, 40_000, false) && !course.window(16, 40_000, false), "less than half as quick");
         let mut course = Course::default();
-        assert!(!course.window(1, 52_000, false), "slowly");
-        assert!(course.window(3, 40_000, false));
+        assert!(!course.window(1, 52_000, false) && !course.window(1, 52_000, false), "slow");
+        assert!(!course.window(3, 40_000, false) && course.window(3, 40_000, false));
     }
 
     #[test]
@@ -219,17 +255,18 @@ mod tests {
         assert_eq!((after_batch(TRIED, true), after_batch(TRIED, false)), (NEVER, TRIED));
         assert_eq!((after_batch(ALWAYS, true), after_batch(ALWAYS, false)), (IN_VAIN, ALWAYS));
         assert_eq!((after_batch(IN_VAIN, true), after_batch(IN_VAIN, false)), (NEVER, ALWAYS));
+        assert_eq!((after_batch(ALWAYS_DOUBTED, true), after_batch(ALWAYS_DOUBTED, false)), (IN_VAIN, ALWAYS_DOUBTED));
         assert_eq!((after_batch(NEVER_TRIED, true), after_batch(NEVER, true)), (NEVER_TRIED, NEVER));
-        assert!(are_on(IN_VAIN) && !are_on(NEVER_TRIED) && !are_on(end(IN_VAIN | 7)));
+        assert!(are_on(ALWAYS_DOUBTED) && are_on(TRIED) && !are_on(NEVER_TRIED) && !are_on(end(IN_VAIN | 7)));
     }
 
     #[test]
     fn a_window_begins_where_a_candidate_has_slept() {
-        let others = ALWAYS | 0xff << PACE_BEFORE | 7;
+        let others = ALWAYS | 0xff << PACE | 7;
         let napped = after_nap(others | MOST_PARTS << PARTS | WAITS, 3 * PART, 5 * TICK + 1);
         assert_eq!(napped, others | 3 << ALL_PARTS | 5 << BEGAN);
         let mut course = Course { word: napped & !7, now: 5 * TICK, parts: 3 };
-        assert!(!course.window(12, 40_000, true), "a trial");
+        assert!(course.window(12, 40_000, true) && !course.window(12, 40_000, true), "a trial");
     }
 
     #[test]
@@ -243,8 +280,8 @@ mod tests {
     #[test]
     fn a_trial_that_is_much_worse_ends_early() {
         let mut course = Course::default();
-        assert!(course.window(32, 40_000, true) && course.window(1, 1_500, false));
-        assert!(!course.window(1, 4_500, false));
+        assert!(!course.window(32, 40_000, true) && course.window(32, 40_000, true));
+        assert!(course.window(1, 1_500, false) && !course.window(1, 4_500, false));
     }
 
     #[test]
