@@ -162,10 +162,14 @@ fn child() {
         }
         stop.store(true, Relaxed);
     });
-    // The parent's thread was about to settle, and is not here.
-    let began = Instant::now();
-    Native::allow_settling(false);
-    assert!(began.elapsed() < Duration::from_millis(90), "waited for a thread that there is not");
+    // The parent's thread was about to settle, and is not here. Who waits for it does so each time; a child that has
+    // lost its CPU for as long does not.
+    let took = [(); 5].map(|()| {
+        let began = Instant::now();
+        Native::allow_settling(false);
+        began.elapsed()
+    });
+    assert!(took.iter().any(|took| *took < Duration::from_millis(90)), "waited for a thread that there is not");
 }
 
 fn forked() {
