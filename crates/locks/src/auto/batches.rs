@@ -9,7 +9,7 @@
 //! | bits   | what                                                                     |
 //! |--------|--------------------------------------------------------------------------|
 //! | 4..7   | whether candidates let others go first: NEVER to ALWAYS_DOUBTED          |
-//! | 7..15  | how long an acquisition takes, the mean of the windows before a trial    |
+//! | 7..15  | how long an acquisition takes, the mean of the windows but for failed trials |
 //! | 15..21 | the parts of this window that have been noted                            |
 //! | 21..23 | the last two bits of the number of all parts, by the count of acquisitions |
 //! | 23     | WAITS: a thread has released the lock in this window to wait for others  |
@@ -38,8 +38,9 @@ const ALWAYS_DOUBTED: u32 = 6 << HOW;
 /// A bit: a thread has released the lock in order to wait for others.
 pub const WAITS: u32 = 1 << 23;
 
-/// Where the word has how long an acquisition takes, in windows that are no trials ([`eight_bits`]), how many parts of
-/// the present window have been noted, the last two digits of how many of all windows, and when it began, in ticks.
+/// Where the word has how long an acquisition takes as things are, which a trial that fails does not change
+/// ([`eight_bits`]), how many parts of the present window have been noted, the last two digits of how many of all
+/// windows, and when it began, in ticks.
 const PACE: u32 = 7;
 const PARTS: u32 = 15;
 const MOST_PARTS: u32 = 63;
@@ -158,7 +159,9 @@ pub fn after_parts(word: u32, turns: u8, now: Ns, may_try: bool) -> u32 {
             NEVER if has_changed => (NEVER_DOUBTED, known),
             _ if has_changed => (ALWAYS_DOUBTED, known),
             NEVER | NEVER_DOUBTED => (if may_try { TRIED } else { NEVER }, mean(known, pace)),
-            _ => (if may_try { NEVER_TRIED } else { ALWAYS }, mean(known, pace)),
+            _ if may_try => (NEVER_TRIED, mean(known, pace)),
+            IN_VAIN => (IN_VAIN, mean(known, pace)),
+            _ => (ALWAYS, mean(known, pace)),
         };
         next = window(next & !(ALL | 0xff << PACE) | how | known << PACE, now);
     }
@@ -257,6 +260,11 @@ mod tests {
         assert_eq!((after_batch(IN_VAIN, true), after_batch(IN_VAIN, false)), (NEVER, ALWAYS));
         assert_eq!((after_batch(ALWAYS_DOUBTED, true), after_batch(ALWAYS_DOUBTED, false)), (IN_VAIN, ALWAYS_DOUBTED));
         assert_eq!((after_batch(NEVER_TRIED, true), after_batch(NEVER, true)), (NEVER_TRIED, NEVER));
+        let mut course = begin(8);
+        assert!(course.window(12, 40_000, false));
+        course.word = after_batch(course.word, true);
+        assert!(course.window(12, 40_000, false), "once in vain");
+        assert!(!are_on(after_batch(course.word, true)), "twice, in two windows");
         assert!(are_on(ALWAYS_DOUBTED) && are_on(TRIED) && !are_on(NEVER_TRIED) && !are_on(end(IN_VAIN | 7)));
     }
 
