@@ -47,8 +47,8 @@ pub struct RegretArgs {
     /// The first seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Runs of each lock in each cell, with seeds from --seed on: half of them pick the best lock, the others measure
-    /// it [default: 12, the fewest that give intervals]
+    /// Runs of each lock in each cell, with seeds from --seed on: either half of them measures the lock that the other
+    /// half has picked as the best; 6 or more give intervals [default: 12]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100))]
     seeds: Option<u32>,
 }

@@ -1,7 +1,7 @@
 //! Regret as tables, JSON, CSV and a heat map.
 
 use super::cells::{Cell, Targets};
-use super::{Finding, Findings, Itself, Reached, Round, Runs};
+use super::{Best, Finding, Findings, Half, Itself, Reached, Round, Runs};
 use crate::results::Machine;
 use lockswap_plot::{Groups, HeatMap};
 use lockswap_study::numbers::{digits, ratio_digits};
@@ -98,18 +98,23 @@ fn title(found: &Findings<'_>) -> String {
 fn cells(finding: &Finding, has_cpu: bool) -> Vec<String> {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let fairness = |runs: &Runs| Some(format!("{:.2}", runs.summary()?.fairness_factor));
-    let best = finding.best.as_ref().ok().and_then(|best| finding.candidates.iter().find(|runs| runs.lock == *best));
+    let best = finding.best.as_ref().ok();
+    let of_lock = |lock: &String| fairness(finding.candidates.iter().find(|runs| runs.lock == *lock)?);
+    let of_best = |best: &Best| {
+        let all = std::iter::once(&best.lock).chain(&best.other);
+        all.map(of_lock).collect::<Option<Vec<_>>>().map(|all| all.join(", "))
+    };
     let mut row = vec![
         finding.cell.id.clone(),
-        finding.best.clone().unwrap_or_else(|_| "-".to_owned()),
+        or_dash(best.map(ToString::to_string)),
         or_dash(finding.ratio().map(ratio_digits)),
         or_dash(finding.interval().map(|(low, high)| format!("[{}, {}]", digits(low), digits(high)))),
         or_dash(fairness(&finding.subject)),
-        or_dash(best.and_then(fairness)),
+        or_dash(best.and_then(of_best)),
     ];
     if has_cpu {
         row.push(or_dash(finding.cpu_ratio().map(digits)));
-        row.push(or_dash(finding.cpu.as_ref().map(|(lock, _)| lock.clone())));
+        row.push(or_dash(finding.cpu.as_ref().map(|(best, _)| best.to_string())));
     }
     row
 }
@@ -122,8 +127,8 @@ fn notes(found: &Findings<'_>, rounds: &str, count: usize) -> Vec<String> {
     }
     notes.push(format!(
         "ratio: throughput next to that of the best eligible lock, above 1 is better. Eligible are {}, where their \
-         fairness factor is at most {}. The best is picked in every other one of the {rounds}, and measured in those \
-         between",
+         fairness factor is at most {}. The best is picked in every other one of the {rounds} and measured in those \
+         between, and the other way round; two locks stand where that makes a difference",
         found.cells.candidates.join(", "),
         found.cells.fairness_factor,
     ));
@@ -138,9 +143,9 @@ fn notes(found: &Findings<'_>, rounds: &str, count: usize) -> Vec<String> {
                 .to_owned(),
         );
     }
-    let fewest = 2 * fewest_rounds(1) as usize;
+    let fewest = fewest_rounds(1) as usize;
     if count < fewest {
-        notes.push(format!("an interval takes {fewest} {rounds}: half of them measure"));
+        notes.push(format!("an interval takes {fewest} {rounds}"));
     }
     for finding in &found.found {
         notes.extend(finding.best.as_ref().err().map(|why| format!("{}: {why}", finding.cell.id)));
@@ -242,6 +247,8 @@ struct Found<'a> {
     body: &'a str,
     threads: usize,
     best: Option<&'a str>,
+    /// What the other half of the rounds picks, if that is another lock.
+    other_best: Option<&'a str>,
     /// Why there is no best lock.
     problem: Option<&'a str>,
     ratio: Option<f64>,
@@ -249,6 +256,8 @@ struct Found<'a> {
     high: Option<f64>,
     cpu_ratio: Option<f64>,
     cpu_next_to: Option<&'a str>,
+    /// What the other half of the rounds picks, if that is another lock.
+    cpu_other_next_to: Option<&'a str>,
     subject: Told<'a>,
     candidates: Vec<Told<'a>>,
 }
@@ -312,18 +321,22 @@ pub fn json(found: &Findings<'_>, machine: Option<&Machine>) -> io::Result<Vec<u
 
 fn told(finding: &Finding) -> Found<'_> {
     let (low, high) = finding.interval().unzip();
+    let best = finding.best.as_ref().ok();
+    let next_to = finding.cpu.as_ref().map(|(best, _)| best);
     Found {
         cell: &finding.cell.id,
         machine: finding.cell.machine.as_deref(),
         body: &finding.cell.body,
         threads: finding.cell.threads,
-        best: finding.best.as_deref().ok(),
+        best: best.map(|best| best.lock.as_str()),
+        other_best: best.and_then(|best| best.other.as_deref()),
         problem: finding.best.as_ref().err().map(String::as_str),
         ratio: finding.ratio(),
         low,
         high,
         cpu_ratio: finding.cpu_ratio(),
-        cpu_next_to: finding.cpu.as_ref().map(|(lock, _)| lock.as_str()),
+        cpu_next_to: next_to.map(|best| best.lock.as_str()),
+        cpu_other_next_to: next_to.and_then(|best| best.other.as_deref()),
         subject: Told::of(&finding.subject),
         candidates: finding.candidates.iter().map(Told::of).collect(),
     }
@@ -335,12 +348,14 @@ fn told(finding: &Finding) -> Found<'_> {
 /// None that a CSV in memory can have.
 pub fn csv(found: &Findings<'_>) -> io::Result<Vec<u8>> {
     let mut file = csv::Writer::from_writer(Vec::new());
-    file.write_record(["cell", "machine", "body", "threads", "lock", "part", "round", "seed", "use"].iter().chain(&[
-        "throughput",
-        "fairness_factor",
-        "cpu_ns_per_op",
-        "problem",
-    ]))?;
+    file.write_record(
+        ["cell", "machine", "body", "threads", "lock", "part", "round", "seed", "half"].iter().chain(&[
+            "throughput",
+            "fairness_factor",
+            "cpu_ns_per_op",
+            "problem",
+        ]),
+    )?;
     for finding in &found.found {
         let Cell { id, machine, body, threads, .. } = &finding.cell;
         let is_other = |runs: &&Runs| !found.simulated || runs.lock != finding.subject.lock;
@@ -349,9 +364,8 @@ pub fn csv(found: &Findings<'_>) -> io::Result<Vec<u8>> {
             let about = [id, machine.as_deref().unwrap_or("here"), body, &threads.to_string(), &runs.lock, part]
                 .map(str::to_owned);
             let line = |number: usize, rest: [String; 4]| {
-                let usage = if Round::is_for_picking(number) { "picks" } else { "measures" };
                 let seed = found.seed.wrapping_add(number as u64);
-                let middle = [(number + 1).to_string(), seed.to_string(), usage.to_owned()];
+                let middle = [(number + 1).to_string(), seed.to_string(), Half::of(number).name().to_owned()];
                 about.iter().cloned().chain(middle).chain(rest).collect::<Vec<_>>()
             };
             for (number, round) in runs.rounds.iter().enumerate().filter_map(|(at, round)| Some((at, (*round)?))) {
