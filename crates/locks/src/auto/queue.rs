@@ -39,7 +39,7 @@ pub struct Node<P: Platform> {
     /// The sleepers that come with the answer to this waiter, or whose first it is.
     pub given: Given<P>,
     /// When it began to wait, ns.
-    since: P::Usize,
+    pub since: P::Usize,
     /// When it was called, ns.
     pub called: P::Usize,
     /// In the queue: the waiter before.

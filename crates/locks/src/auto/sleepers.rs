@@ -35,6 +35,9 @@ impl<P: Platform> Wake<P> {
 /// See [`Sleepers`], ns.
 const LONGEST_TURN: Ns = 500_000;
 
+/// A sleeper that has waited for so long, ns, is passed no more.
+const LONGEST_PASSED: Ns = 10_000_000;
+
 /// The list on its way, see [`Sleepers`].
 pub struct Given<P: Platform> {
     first: P::Ptr<Node<P>>,
@@ -96,8 +99,8 @@ impl<P: Platform> Given<P> {
     }
 }
 
-/// The sleepers, longest first, and who of them comes next: one of a certain place, but after some of those the first
-/// one, whatever its place.
+/// The sleepers, longest first, and who of them comes next: one of a certain place, but after some of those, or when it
+/// has waited for [`LONGEST_PASSED`], the first one, whatever its place.
 ///
 /// With several NUMA nodes that place is the node that the lock is at, so that the threads that circulate are of one
 /// node after a while, instead of a sample of all. With one it is the CPU of the thread that makes room. Linux wakes a
@@ -183,17 +186,23 @@ impl<P: Platform> Sleepers<P> {
     }
 
     /// Calls a sleeper, which takes the others along: until it is awake, nobody else is woken. It is the first one, or,
-    /// with one NUMA node and up to `near` / 8 times, the second one of a CPU among the first `near`.
+    /// with one NUMA node and up to `near` / 2 times, the second one of a CPU among the first `near`.
     pub fn call_next(mut self, near: u32, now: Ns) -> Wake<P> {
-        let called = self.take_next(near, if P::has_one_node() { near / 8 } else { 0 });
+        let called = self.take_next(near, if P::has_one_node() { near / 2 } else { 0 }, now);
         Self::call(called, &self, now)
     }
 
-    /// Takes out the second one of a place among the first `near`, if not so many have come before the first one that
-    /// this has its turn.
-    fn take_next(&mut self, near: u32, so_many: u32) -> *mut Node<P> {
-        let preferred = if self.passed < so_many { self.take_second(near) } else { None };
+    /// Takes out the second one of a place among the first `near`, unless the first one has its turn, which so many may
+    /// pass.
+    fn take_next(&mut self, near: u32, so_many: u32, now: Ns) -> *mut Node<P> {
+        let preferred = if self.may_pass_first(so_many, now) { self.take_second(near) } else { None };
         self.before_first(preferred)
+    }
+
+    /// Whether another one may come before the first, which so many may.
+    fn may_pass_first(&self, so_many: u32, now: Ns) -> bool {
+        let has_time = |first: &Node<P>| now.saturating_sub(first.since.load(Ordering::Relaxed) as Ns) < LONGEST_PASSED;
+        self.passed < so_many && self.first().is_some_and(has_time)
     }
 
     /// The place whose sleepers come first, as [`Sleepers`] says.
@@ -212,7 +221,7 @@ impl<P: Platform> Sleepers<P> {
             return None;
         }
         self.due = now + self.turn.max(least);
-        let preferred = if self.passed < near / 2 { self.take_from(place, near) } else { None };
+        let preferred = if self.may_pass_first(near / 2, now) { self.take_from(place, near) } else { None };
         Some(self.before_first(preferred))
     }
 
@@ -360,15 +369,17 @@ mod tests {
     fn a_release_passes_the_first_one_some_times() {
         let nodes: [Sleeping; 8] = core::array::from_fn(|number| Sleeping::new(number as Ns, false));
         nodes.iter().for_each(|node| node.place.store(7, Ordering::Relaxed));
-        let taken = |so_many| {
+        let taken = |so_many, now| {
             let mut sleepers = list(&nodes);
             core::array::from_fn::<_, 8, _>(|_| {
-                let taken = sleepers.take_next(32, so_many);
+                let taken = sleepers.take_next(32, so_many, now);
                 nodes.iter().position(|node| node.address() == taken).unwrap()
             })
         };
-        assert_eq!(taken(4), [1, 2, 3, 4, 0, 6, 7, 5]);
-        assert_eq!(taken(0), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(taken(4, 7), [1, 2, 3, 4, 0, 6, 7, 5]);
+        assert_eq!(taken(0, 7), [0, 1, 2, 3, 4, 5, 6, 7]);
+        // They have come a nanosecond after each other: the first three have waited for too long to be passed.
+        assert_eq!(taken(4, LONGEST_PASSED + 2), [0, 1, 2, 4, 5, 6, 7, 3]);
     }
 
     #[test]
