@@ -108,7 +108,9 @@ fn sleepers_of_auto_are_not_passed_for_long() {
     let hybrid = machine("intel-hybrid");
     for seed in [5, 6] {
         let mut workload = Workload::named("counter").expect("counter");
-        [("inside", "500"), ("outside", "1000")].map(|(key, value)| workload.set(key, value).expect("steps"));
+        for (key, value) in [("inside", "500"), ("outside", "1000")] {
+            workload.set(key, value).expect("steps");
+        }
         let workload = workload.with(48, 200_000_000);
         let report = Job { machine: &hybrid, workload, lock: "auto", seed }.run().expect("counter").report;
         let longest = report.per_thread.iter().filter_map(|thread| thread.longest_ns).max().expect("noted");

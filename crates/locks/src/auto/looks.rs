@@ -28,7 +28,7 @@ const SOON: u32 = 16;
 /// A thread that has had the CPU for so long at a time, ns, makes use of it: another waiter gives it back sooner.
 const USED: Ns = 50_000;
 /// A candidate looks for so many times as long at a time as a waiter in the queue.
-const LOOKS: u32 = 10;
+const LOOKS: u32 = 5;
 /// Of the times that a waiter in the queue may spin once more, a candidate has one of so many.
 pub(super) const AGAIN_OF_QUEUE: u32 = 4;
 
