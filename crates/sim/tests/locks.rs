@@ -101,8 +101,8 @@ fn starving_threads_wait_too() {
     }
 }
 
-/// Sleepers of the CPU that becomes free come before others on `auto`, but not for long. These seeds had waits of 51 and
-/// 63 ms while nothing but their number was bounded; the target is 50.
+/// Sleepers of the CPU that becomes free come before others on `auto`, but not for long. These seeds had waits of 51
+/// and 63 ms while nothing but their number was bounded; the target is 50.
 #[test]
 fn sleepers_of_auto_are_not_passed_for_long() {
     let hybrid = machine("intel-hybrid");

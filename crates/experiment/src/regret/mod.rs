@@ -108,8 +108,8 @@ impl Runs {
         })
     }
 
-    /// Whether the lock may be the best: it did not fail, and is too unfair in neither half of the rounds. Some locks are
-    /// either fair or fast, by chance.
+    /// Whether the lock may be the best: it did not fail, and is too unfair in neither half of the rounds. Some locks
+    /// are either fair or fast, by chance.
     fn is_eligible(&self, fairness_factor: f64) -> bool {
         let mut halves = Half::ALL.into_iter().filter_map(|half| self.median(half, |round| round.fairness_factor));
         self.failure.is_none() && self.ended().next().is_some() && halves.all(|found| found <= fairness_factor)
@@ -152,8 +152,8 @@ impl<'a> Picked<'a> {
         Some(Best { other: names.find(|other| *other != lock), lock })
     }
 
-    /// By what factor a number of the subject is larger than that of the picked lock in the same round, where each half
-    /// measures what the other one has picked.
+    /// By what factor a number of the subject is larger than that of the picked lock in the same round, where each
+    /// half measures what the other one has picked.
     fn next_to(self, subject: &Runs, of: impl Fn(&Round) -> Option<f64>) -> Option<Difference> {
         let pair = |(place, own): (usize, Round)| {
             let [odd, even] = self.0;
@@ -220,8 +220,8 @@ impl Finding {
         regret.ratio_interval().or_else(|| self.stood_still().then_some((0.0, 0.0)))
     }
 
-    /// Whether the subject made no operation at all in a round. No number says how much slower that is, and it must not
-    /// go unnoticed because of that.
+    /// Whether the subject made no operation at all in a round. No number says how much slower that is, and it must
+    /// not go unnoticed because of that.
     pub fn stood_still(&self) -> bool {
         self.subject.ended().any(|(_, round)| round.throughput <= 0.0)
     }

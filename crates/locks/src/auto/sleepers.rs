@@ -99,8 +99,8 @@ impl<P: Platform> Given<P> {
     }
 }
 
-/// The sleepers, longest first, and who of them comes next: one of a certain place, but after some of those, or when it
-/// has waited for [`LONGEST_PASSED`], the first one, whatever its place.
+/// The sleepers, longest first, and who of them comes next: one of a certain place, but after some of those, or when
+/// it has waited for [`LONGEST_PASSED`], the first one, whatever its place.
 ///
 /// With several NUMA nodes that place is the node that the lock is at, so that the threads that circulate are of one
 /// node after a while, instead of a sample of all. With one it is the CPU of the thread that makes room. Linux wakes a
@@ -192,8 +192,8 @@ impl<P: Platform> Sleepers<P> {
         Self::call(called, &self, now)
     }
 
-    /// Takes out the second one of a place among the first `near`, unless the first one has its turn, which so many may
-    /// pass.
+    /// Takes out the second one of a place among the first `near`, unless the first one has its turn, which so many
+    /// may pass.
     fn take_next(&mut self, near: u32, so_many: u32, now: Ns) -> *mut Node<P> {
         let preferred = if self.may_pass_first(so_many, now) { self.take_second(near) } else { None };
         self.before_first(preferred)
@@ -201,8 +201,8 @@ impl<P: Platform> Sleepers<P> {
 
     /// Whether another one may come before the first, which so many may.
     fn may_pass_first(&self, so_many: u32, now: Ns) -> bool {
-        let has_time = |first: &Node<P>| now.saturating_sub(first.since.load(Ordering::Relaxed) as Ns) < LONGEST_PASSED;
-        self.passed < so_many && self.first().is_some_and(has_time)
+        let waited = |first: &Node<P>| now.saturating_sub(first.since.load(Ordering::Relaxed) as Ns);
+        self.passed < so_many && self.first().is_some_and(|first| waited(first) < LONGEST_PASSED)
     }
 
     /// The place whose sleepers come first, as [`Sleepers`] says.
