@@ -24,7 +24,8 @@ use std::process::ExitCode;
 #[command(after_help = "\
 Regret is throughput next to that of the best lock in the same cell, one of at most ten candidates
 whose fairness factor is at most 0.8: docs/regret.md. --lock names the lock in question, --runs the
-rounds [default: 12]. Either half of them measures the lock that the other half has picked as the best.
+rounds [default: 12]. Either half of them measures the lock that the other half has picked as the
+best.
 
 Examples:
   lockswap bench regret

@@ -1,7 +1,7 @@
 //! Regret on this machine: a series in which each cell is a group of its own.
 
 use super::cells::{Cell, Cells, Kind};
-use super::{Finding, Round, Runs};
+use super::finding::{Finding, Round, Runs};
 use crate::hardware::series::{Group, Measured, Point, Series};
 use lockswap_locks::registry::Role;
 use lockswap_platform::Ns;

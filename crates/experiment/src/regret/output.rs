@@ -1,7 +1,9 @@
 //! Regret as tables, JSON, CSV and a heat map.
 
 use super::cells::{Cell, Targets};
-use super::{Best, Finding, Findings, Half, Itself, Reached, Round, Runs};
+use super::finding::{Best, Finding, Half, Round, Runs};
+use super::summary::{Itself, Reached};
+use super::Findings;
 use crate::results::Machine;
 use lockswap_plot::{Groups, HeatMap};
 use lockswap_study::numbers::{digits, ratio_digits};

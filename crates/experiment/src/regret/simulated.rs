@@ -1,7 +1,7 @@
 //! Regret on described machines: a run of the simulator for each lock, cell and seed.
 
 use super::cells::{Cell, Cells};
-use super::{Finding, Round, Runs};
+use super::finding::{Finding, Round, Runs};
 use crate::simulated::Row;
 use lockswap_platform::Ns;
 use lockswap_sim::{Invalid, Job, Machine};
@@ -110,6 +110,7 @@ mod tests {
     use super::*;
     use crate::regret::cells::Cells;
     use crate::simulated::run_each;
+    use lockswap_study::stats::Difference;
 
     const CELLS: &str = r#"
 candidates = ["futex", "mcs_spin"]
@@ -133,9 +134,10 @@ cells = []
     fn each_cell_gets_its_own_runs() {
         let cells = Cells::read("a.toml", CELLS).expect("cells");
         let locks = ["ttas", "futex", "mcs_spin"].map(str::to_owned).to_vec();
-        let plan = Plan::new(cells.cells.clone(), (locks, &cells.candidates), 1.0, (vec![1, 2], None)).expect("a plan");
+        let plan =
+            Plan::new(cells.cells.clone(), (locks, &cells.candidates), 1.0, (vec![1, 2, 3], None)).expect("a plan");
         let jobs = plan.jobs();
-        assert_eq!(jobs.len(), 12);
+        assert_eq!(jobs.len(), 18);
         let mut rows = run_each(&jobs, |_| {}, |_| Ok::<(), ()>(())).expect("runs");
         let found = plan.findings(&rows);
         assert_eq!(found.iter().map(|finding| finding.cell.threads).collect::<Vec<_>>(), [1, 16]);
@@ -143,12 +145,14 @@ cells = []
             let row = |seed: usize, lock: usize| rows[(seed * 2 + cell) * 3 + lock].as_ref().expect("a run");
             let throughput = |seed, lock| row(seed, lock).outcome.as_ref().expect("a result").report.throughput;
             let own: Vec<f64> = finding.subject.rounds.iter().map(|round| round.expect("a run").throughput).collect();
-            assert_eq!(own, [throughput(0, 0), throughput(1, 0)]);
-            // Each seed measures what the other one has picked.
-            let best = |seed| if throughput(seed, 1) > throughput(seed, 2) { 1 } else { 2 };
-            let log = |seed| (throughput(seed, 0) / throughput(seed, best(1 - seed))).ln();
-            let ratio = finding.ratio().expect("a ratio");
-            assert!((ratio.ln() - (log(0) + log(1)) / 2.0).abs() < 1e-9, "{finding:?}");
+            assert_eq!(own, [throughput(0, 0), throughput(1, 0), throughput(2, 0)]);
+            // The second seed measures what the others have picked, and these what that has.
+            let larger = |of: &dyn Fn(usize) -> f64| if of(1) > of(2) { 1 } else { 2 };
+            let odd = larger(&|lock| throughput(0, lock) + throughput(2, lock));
+            let even = larger(&|lock| throughput(1, lock));
+            let pair = |(seed, best)| (throughput(seed, 0), throughput(seed, best));
+            let expected = Difference::of(&[(0, even), (1, odd), (2, even)].map(pair)).expect("pairs").ratio();
+            assert_eq!(finding.ratio(), expected, "{finding:?}");
         }
         rows[3..].iter_mut().for_each(|row| *row = None);
         let found = plan.findings(&rows);
