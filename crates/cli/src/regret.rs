@@ -6,6 +6,9 @@ use lockswap_experiment::regret::cells::{Cell, Cells};
 use lockswap_experiment::regret::output::USED_UP;
 use std::path::PathBuf;
 
+/// What is said with the time that the first rounds take.
+pub const MORE: &str = ", and more rounds where an interval is wide";
+
 /// Options about cells.
 #[derive(clap::Args)]
 pub struct Choice {

@@ -5,11 +5,12 @@ use super::{misuse, Common};
 use crate::duration;
 use crate::outputs::{Outputs, ALL_FORMS};
 use crate::picture::footer;
-use crate::regret::{read, Choice};
+use crate::regret::{read, Choice, MORE};
 use crate::selection;
 use crate::terminal::say;
 use lockswap_experiment::hardware::series::Series;
 use lockswap_experiment::regret::cells::{Cell, HARDWARE};
+use lockswap_experiment::regret::finding::Finding;
 use lockswap_experiment::regret::hardware::{estimate, findings, locks, possible, prepare, series};
 use lockswap_experiment::regret::{output, Findings};
 use lockswap_experiment::results::Machine;
@@ -24,8 +25,8 @@ use std::process::ExitCode;
 #[command(after_help = "\
 Regret is throughput next to that of the best lock in the same cell, one of at most ten candidates
 whose fairness factor is at most 0.8: docs/regret.md. --lock names the lock in question, --runs the
-rounds [default: 12]. Either half of them measures the lock that the other half has picked as the
-best.
+rounds [default: 12, and up to 48 in cells whose intervals are wide]. Either half of them measures
+the lock that the other half has picked as the best.
 
 Examples:
   lockswap bench regret
@@ -52,6 +53,7 @@ pub fn run(args: &RegretArgs, common: &Common) -> anyhow::Result<ExitCode> {
         return Err(misuse("these cells are those of described machines", "lockswap sim regret simulates them"));
     }
     let rounds = common.runs.unwrap_or(cells.rounds);
+    let most = common.runs.unwrap_or(cells.most_rounds) as usize;
     if rounds < 2 {
         return Err(misuse("one round picks the best lock, and none measures it", "write --runs 2 or more"));
     }
@@ -65,11 +67,12 @@ pub fn run(args: &RegretArgs, common: &Common) -> anyhow::Result<ExitCode> {
     let locks = locks(&subject, &cells);
     let time = estimate(&chosen, locks.len(), rounds, args.duration) / 1_000_000_000;
     say(&format!(
-        "{} cells, {} locks, {rounds} rounds: about {} min {} s",
+        "{} cells, {} locks, {rounds} rounds: about {} min {} s{}",
         chosen.len(),
         locks.len(),
         time / 60,
-        time % 60
+        time % 60,
+        if most > rounds as usize { MORE } else { "" }
     ));
     let folder = |cell: &Cell| folders.get(&cell.id).map_or(String::new(), |dir| dir.path().display().to_string());
     let series = series(&chosen, &locks, args.duration, common.seed, folder);
@@ -82,8 +85,14 @@ pub fn run(args: &RegretArgs, common: &Common) -> anyhow::Result<ExitCode> {
         skipped: &skipped,
         seed: series.seed,
     };
+    let more = |series: &Series<Report>| {
+        let found = findings(series, &chosen, cells.fairness_factor).into_iter().enumerate();
+        let wide = |finding: &Finding| !finding.is_precise() && finding.subject.rounds.len() + rounds as usize <= most;
+        found.filter(|(_, finding)| wide(finding)).map(|(group, _)| group).collect()
+    };
     let part = Part {
         rounds,
+        more: Some(&more),
         measures: Vec::new(),
         json: &|series, machine: &Machine| output::json(&found(series), Some(machine)),
         csv: &|series| output::csv(&found(series)),

@@ -23,10 +23,15 @@ use std::process::ExitCode;
 /// Everything about a series on a machine, as JSON.
 type Json<'a, T> = dyn Fn(&Series<T>, &Machine) -> io::Result<Vec<u8>> + 'a;
 
+/// Groups that get more rounds.
+type More<'a, T> = dyn Fn(&Series<T>) -> Vec<usize> + 'a;
+
 /// What a part does with its results.
 pub struct Part<'a, T> {
     /// Rounds where none are asked for and fewer would do for a verdict.
     pub rounds: u32,
+    /// Which groups, by their places, get as many rounds again, where that depends on the rounds so far.
+    pub more: Option<&'a More<'a, T>>,
     /// What locks are compared by.
     pub measures: Vec<Measure<T>>,
     /// Everything, as JSON.
@@ -56,7 +61,7 @@ pub fn run<T: DeserializeOwned>(
     })?;
     let enough = stats::fewest_rounds(series.comparisons(part.measures.len()));
     let rounds = common.runs.unwrap_or_else(|| part.rounds.max(enough));
-    let bar = terminal::bar(u64::from(rounds) * series.measured().count() as u64);
+    let bar = terminal::bar(0);
     let interrupt = interrupt()?;
     let content = |series: &Series<T>, wanted: Wanted| match wanted {
         Wanted::Data(Format::Json) => (part.json)(series, &machine),
@@ -66,13 +71,21 @@ pub fn run<T: DeserializeOwned>(
         Wanted::Picture(look) => Ok((part.picture)(series, look)),
     };
     let begin = |point: &lockswap_experiment::hardware::series::Point| bar.set_message(point.name());
-    series.run(&std::env::current_exe()?, rounds, &interrupt, begin, |series| {
-        bar.inc(1);
-        if outputs.keeps_files() {
-            series.judge(&part.measures);
-            outputs.write(false, |wanted| content(series, wanted));
-        }
-    });
+    let program = std::env::current_exe()?;
+    let (mut groups, mut made): (Vec<usize>, u32) = ((0..series.groups.len()).collect(), 0);
+    while !groups.is_empty() && series.signal.is_none() {
+        let points: usize = groups.iter().map(|group| series.groups[*group].measured.len()).sum();
+        bar.inc_length(u64::from(rounds) * points as u64);
+        series.run(&program, (&groups, made..made + rounds), &interrupt, begin, |series| {
+            bar.inc(1);
+            if outputs.keeps_files() {
+                series.judge(&part.measures);
+                outputs.write(false, |wanted| content(series, wanted));
+            }
+        });
+        made += rounds;
+        groups = part.more.map(|more| more(&series)).unwrap_or_default();
+    }
     bar.finish_and_clear();
     series.judge(&part.measures);
     outputs.write(true, |wanted| content(&series, wanted));
@@ -94,7 +107,11 @@ pub fn run<T: DeserializeOwned>(
 fn page<T>(series: &Series<T>, part: &Part<'_, T>, machine: &Machine) -> Page {
     let mut page = (part.page)(series);
     page.notes.push(machine.title.clone());
-    page.notes.push(format!("rounds of all locks in random order: {}; seed {}", series.rounds(), series.seed));
+    let rounds = match series.rounds() {
+        (fewest, most) if fewest < most => format!("{fewest} to {most}"),
+        (_, most) => most.to_string(),
+    };
+    page.notes.push(format!("rounds of all locks in random order: {rounds}; seed {}", series.seed));
     let problems = series.problems();
     page.notes.extend(problems);
     page.notes.extend(machine.host.as_ref().and_then(Host::busy_note));

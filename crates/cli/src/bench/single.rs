@@ -24,6 +24,7 @@ pub fn measure(common: &Common, part: Part, groups: Vec<Group<Numbers>>) -> anyh
     let series = Series::new(groups, common.seed, Vec::new());
     let session = Session {
         rounds: 7,
+        more: None,
         measures: part.measures(),
         json: &|series, machine| single::json(series, part, machine),
         csv: &|series| single::csv(series, part),

@@ -247,6 +247,7 @@ impl Bench<'_> {
         };
         let part = Part {
             rounds: self.rounds,
+            more: None,
             measures: vec![throughput()],
             json: &json,
             csv: &workloads::csv,

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use lockswap_experiment::regret::cells::SIMULATED;
 use lockswap_experiment::regret::simulated::{locks, Plan};
 use lockswap_experiment::regret::{output, Findings};
-use lockswap_experiment::simulated::{run_each, Row};
+use lockswap_experiment::simulated::{run_more, Row};
 use lockswap_locks::registry::Role;
 use lockswap_platform::Ns;
 use lockswap_study::export::Format;
@@ -18,7 +18,7 @@ use crate::duration::within;
 use crate::error::{UserError, USAGE};
 use crate::outputs::{OutputArgs, Outputs, Wanted, ALL_FORMS};
 use crate::picture::footer;
-use crate::regret::{read, Choice};
+use crate::regret::{read, Choice, MORE};
 use crate::selection;
 use crate::terminal;
 
@@ -48,7 +48,8 @@ pub struct RegretArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Runs of each lock in each cell, with seeds from --seed on: either half of them measures the lock that the other
-    /// half has picked as the best; 6 or more give intervals [default: 12]
+    /// half has picked as the best; 6 or more give intervals [default: 12, and in cells whose intervals are wide up to
+    /// 96]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100))]
     seeds: Option<u32>,
 }
@@ -64,18 +65,20 @@ pub fn run(args: &RegretArgs, output: &OutputArgs) -> anyhow::Result<ExitCode> {
     }
     cells.candidates.iter().try_for_each(|lock| selection::read_simulated(Role::Mutex, lock).map(drop))?;
     let mut files = Outputs::prepare(output, ALL_FORMS)?;
-    let seeds: Vec<u64> = (args.seed..).take(args.seeds.unwrap_or(cells.rounds) as usize).collect();
+    let first = args.seeds.unwrap_or(cells.rounds);
+    let most = args.seeds.unwrap_or(cells.most_rounds);
+    let seeds = args.seed..args.seed.saturating_add(u64::from(first));
     let locks = locks(&subject, &cells);
-    let plan = Plan::new(chosen, (locks, &cells.candidates), cells.fairness_factor, (seeds, args.duration))?;
-    let jobs = plan.jobs();
+    let mut plan = Plan::new(chosen, (locks, &cells.candidates), cells.fairness_factor, (seeds, args.duration))?;
     let minutes = plan.estimate() / 60.0;
+    let runs = plan.jobs().len();
     say(&format!(
-        "{} cells, {} locks, {} runs: about {minutes:.1} min",
+        "{} cells, {} locks, {runs} runs: about {minutes:.1} min{}",
         plan.cells.len(),
         plan.locks.len(),
-        jobs.len()
+        if most > first { MORE } else { "" }
     ));
-    let found = |rows: &[Option<Row>]| Findings {
+    let found = |plan: &Plan, rows: &[Option<Row>]| Findings {
         cells: &cells,
         subject: &subject,
         held_out: args.choice.held_out,
@@ -88,8 +91,8 @@ pub fn run(args: &RegretArgs, output: &OutputArgs) -> anyhow::Result<ExitCode> {
         Wanted::Data(format) => render(format, found),
         Wanted::Picture(look) => Ok(output::draw(found, footer(&[])).render(look)),
     };
-    let mut finish = |rows: &[Option<Row>], is_end: bool| -> anyhow::Result<bool> {
-        let found = found(rows);
+    let mut finish = |plan: &Plan, rows: &[Option<Row>], is_end: bool| -> anyhow::Result<bool> {
+        let found = found(plan, rows);
         files.write(is_end, |wanted| content(&found, wanted));
         if is_end {
             match output.format.data() {
@@ -101,21 +104,29 @@ pub fn run(args: &RegretArgs, output: &OutputArgs) -> anyhow::Result<ExitCode> {
     };
     let interrupt = Interrupt::on(&[SIGINT, SIGTERM, SIGHUP])?;
     let mut written = Throttle::default();
-    let bar = bar(jobs.len() as u64);
-    let rows = run_each(&jobs, starting(&bar), |rows| {
-        advance(&bar, &interrupt, rows, RUNS, || {
-            let is_any = rows.iter().any(Option::is_some);
-            if is_any {
-                finish(rows, true)?;
-            }
-            Ok(is_any)
+    let bar = bar(runs as u64);
+    let mut rows = Vec::new();
+    loop {
+        let jobs = plan.jobs();
+        bar.set_length(jobs.len() as u64);
+        rows = run_more(&jobs, rows, starting(&bar), |rows| {
+            advance(&bar, &interrupt, rows, RUNS, || {
+                let is_any = rows.iter().any(Option::is_some);
+                if is_any {
+                    finish(&plan, rows, true)?;
+                }
+                Ok(is_any)
+            })?;
+            let mut kept = Ok(true);
+            written.now_and_then(rows, || kept = finish(&plan, rows, false));
+            kept.map(|_| ())
         })?;
-        let mut kept = Ok(true);
-        written.now_and_then(rows, || kept = finish(rows, false));
-        kept.map(|_| ())
-    })?;
+        if !plan.extend(&rows, most) {
+            break;
+        }
+    }
     bar.finish_and_clear();
-    let written = finish(&rows, true)?;
+    let written = finish(&plan, &rows, true)?;
     let has_failed = rows.iter().flatten().any(|row| row.outcome.is_err());
     Ok(if written && !has_failed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

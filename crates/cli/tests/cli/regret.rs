@@ -124,6 +124,32 @@ fn simulated_regret_is_a_table_files_and_a_heat_map() {
     assert_eq!(json(&place, "r.json"), exported);
 }
 
+/// Too few rounds for an interval are not enough, as long as nobody says how many there are to be.
+#[test]
+fn cells_without_a_narrow_interval_get_more_rounds() {
+    let more = |content: &str| with_cells(&content.replace("rounds = 2", "rounds = 2\nmost_rounds = 4"));
+    let rounds = |found: &Value| -> Vec<usize> {
+        let cells = found["cells"].as_array().unwrap();
+        cells.iter().map(|cell| cell["subject"]["throughput"].as_array().unwrap().len()).collect()
+    };
+    let place = more(SIMULATED);
+    let args = ["sim", "regret", "--cells", "cells.toml", "--lock", "ttas", "--export", "r.json"];
+    let output = place.output(&args);
+    let (shown, said) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success() && said.contains("and more rounds where an interval is wide"), "{said}");
+    assert_eq!(rounds(&json(&place, "r.json")), [4; 3], "{shown}");
+    assert!(place.output(&[&args[..], &["--seeds", "3"]].concat()).status.success());
+    assert_eq!(rounds(&json(&place, "r.json")), [3; 3], "as many as one asks for");
+
+    let place = more(HARDWARE);
+    let args = ["bench", "regret", "--cells", "cells.toml", "--only", "short", "--export", "r.json"];
+    let output = place.output(&args);
+    let (shown, said) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success() && said.contains("2 rounds: about 0 min"), "{said}");
+    assert_eq!(rounds(&json(&place, "r.json")), [4], "{shown}");
+    assert!(shown.contains("rounds of all locks in random order: 4"), "{shown}");
+}
+
 #[test]
 fn held_out_cells_are_looked_at_only_if_one_asks() {
     let place = with_cells(SIMULATED);

@@ -13,6 +13,7 @@ use lockswap_study::stats::{self, Difference};
 use lockswap_study::summary::{self, Judgement, Row};
 use lockswap_workloads::hardware::Seat;
 use serde::de::DeserializeOwned;
+use std::ops::Range;
 use std::path::Path;
 
 /// A ratio nearer to 1 is not worth naming.
@@ -172,9 +173,11 @@ impl<T> Series<T> {
         self.groups.iter().filter(|group| group.is_compared)
     }
 
-    /// The most rounds that a measurement has.
-    pub fn rounds(&self) -> usize {
-        self.measured().map(|measured| measured.rounds.len()).max().unwrap_or_default()
+    /// The fewest and the most rounds that a measurement has which did not fail.
+    pub fn rounds(&self) -> (usize, usize) {
+        let sound = || self.measured().filter(|measured| measured.failure.is_none());
+        let rounds = || sound().map(|measured| measured.rounds.len());
+        (rounds().min().unwrap_or_default(), rounds().max().unwrap_or_default())
     }
 
     /// What failed, a line each.
@@ -233,9 +236,9 @@ impl<T> Series<T> {
         }
     }
 
-    /// The measurements of a round in the order in which they are made: groups, and numbers within them.
-    fn order(&self, random: &mut fastrand::Rng) -> Vec<(usize, usize)> {
-        let mut groups: Vec<usize> = (0..self.groups.len()).collect();
+    /// The measurements of these groups in the order in which a round makes them: groups, and numbers within them.
+    fn order(&self, groups: &[usize], random: &mut fastrand::Rng) -> Vec<(usize, usize)> {
+        let mut groups = groups.to_vec();
         random.shuffle(&mut groups);
         let mut order = Vec::new();
         for group in groups {
@@ -248,19 +251,19 @@ impl<T> Series<T> {
 }
 
 impl<T: DeserializeOwned> Series<T> {
-    /// Measures everything in so many rounds, in children of `program`. What one measurement cannot do is noted, the
+    /// Measures these groups in these rounds, in children of `program`. What one measurement cannot do is noted, the
     /// others go on. `begin` is told what begins, `done` what there is afterwards.
     pub fn run(
         &mut self,
         program: &Path,
-        rounds: u32,
+        (groups, rounds): (&[usize], Range<u32>),
         interrupt: &Interrupt,
         mut begin: impl FnMut(&Point),
         mut done: impl FnMut(&mut Self),
     ) {
-        let mut random = fastrand::Rng::with_seed(self.seed);
-        for round in 0..rounds {
-            for (group, number) in self.order(&mut random) {
+        let mut random = fastrand::Rng::with_seed(self.seed.wrapping_add(u64::from(rounds.start)));
+        for round in rounds {
+            for (group, number) in self.order(groups, &mut random) {
                 let measured = &mut self.groups[group].measured[number];
                 if measured.failure.is_none() {
                     begin(&measured.point);
@@ -398,7 +401,7 @@ mod tests {
         let all = series(vec![three(), three()]);
         let orders = |seed| {
             let mut random = fastrand::Rng::with_seed(seed);
-            (0..50).map(|_| all.order(&mut random)).collect::<Vec<_>>()
+            (0..50).map(|_| all.order(&[0, 1], &mut random)).collect::<Vec<_>>()
         };
         for order in orders(1) {
             assert_eq!(order.iter().collect::<HashSet<_>>().len(), 6);

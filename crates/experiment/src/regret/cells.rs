@@ -52,6 +52,8 @@ pub struct Cells {
     pub fairness_factor: f64,
     /// Rounds, or seeds, where nobody says how many.
     pub rounds: u32,
+    /// As many at the most get cells whose intervals are wide, a multiple of `rounds`.
+    pub most_rounds: u32,
     /// What is meant to be reached.
     pub targets: Targets,
     /// All cells, in the order of the file.
@@ -158,6 +160,7 @@ struct File {
     candidates: Vec<Spanned<String>>,
     fairness_factor: f64,
     rounds: u32,
+    most_rounds: Option<u32>,
     targets: Targets,
     #[serde(default, rename = "machine")]
     machines: Vec<Where>,
@@ -234,6 +237,11 @@ impl Cells {
             let remedy = "the best lock is picked in one round and measured in another one";
             return Err(Invalid::new(format!("{name}: rounds is {}, not 2 or more", file.rounds), remedy));
         }
+        let most_rounds = file.most_rounds.unwrap_or(file.rounds);
+        if most_rounds < file.rounds || !most_rounds.is_multiple_of(file.rounds) {
+            let what = format!("{name}: most_rounds is {most_rounds}, not a multiple of rounds, {}", file.rounds);
+            return Err(Invalid::new(what, "cells whose intervals are wide get as many rounds again each time"));
+        }
         let mut cells = Vec::new();
         let mut known = HashSet::new();
         for place in places(&file.machines).map_err(|(at, invalid)| wrong(at, invalid))? {
@@ -263,6 +271,7 @@ impl Cells {
             candidates,
             fairness_factor: file.fairness_factor,
             rounds: file.rounds,
+            most_rounds,
             targets: file.targets,
             cells,
             bodies: file.bodies.iter().map(|body| body.get_ref().name.clone()).collect(),
@@ -499,6 +508,8 @@ cells = ["short/2"]
         for (from, to, what, remedy) in [
             ("rounds = 4", "rouds = 4", "line 4", "docs/regret.md"),
             ("rounds = 4", "rounds = 1", "rounds is 1", "picked in one round"),
+            ("rounds = 4", "rounds = 4\nmost_rounds = 3", "most_rounds is 3, not a multiple", "as many rounds again"),
+            ("rounds = 4", "rounds = 4\nmost_rounds = 0", "most_rounds is 0, not a multiple", "as many rounds again"),
             ("\"mcs_spin\"", "\"mcs_spn\"", "line 2: there is no mutex lock 'mcs_spn'", "lockswap list"),
             ("\"mcs_spin\"", "\"FUTEX\"", "line 2: the candidate futex stands there twice", "once"),
             ("\"mcs_spin\"", &["\"a\""; 10].join(", "), "line 2: there are 11 candidates", "1 to 10"),

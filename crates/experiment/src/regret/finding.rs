@@ -11,6 +11,9 @@ use lockswap_study::descriptive;
 use lockswap_study::stats::Difference;
 use lockswap_workloads::report::Report;
 
+/// How far the interval of a ratio may reach to either side, as a share of the ratio, without more rounds.
+pub const PRECISION: f64 = 0.05;
+
 /// What one round told about a lock in a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Round {
@@ -209,6 +212,13 @@ impl Finding {
         regret.ratio_interval().or_else(|| self.stood_still().then_some((0.0, 0.0)))
     }
 
+    /// Whether more rounds would say hardly more: the interval is narrow, or there is no ratio.
+    pub fn is_precise(&self) -> bool {
+        let Some(ratio) = self.ratio() else { return true };
+        let (least, most) = (ratio * (1.0 - PRECISION), ratio * (1.0 + PRECISION));
+        self.interval().is_some_and(|(low, high)| least <= low && high <= most)
+    }
+
     /// Whether the subject made no operation at all in a round. No number says how much slower that is, and it must
     /// not go unnoticed because of that.
     pub fn stood_still(&self) -> bool {
@@ -308,6 +318,7 @@ pub(super) mod tests {
         let finding = Finding::of(cell("a"), subject(), all(), 0.8);
         assert_eq!((locks(&finding).as_str(), finding.ratio().map(|r| (100.0 * r).round())), ("mcs_spin", Some(50.0)));
         assert_eq!(finding.interval().map(|(low, high)| (low < 0.51, high > 0.49)), Some((true, true)));
+        assert!(finding.is_precise());
         assert_eq!(finding.problems(), ["a: cna: signal: 6"]);
         assert!(finding.cpu.is_none(), "futex would block, but it is too unfair here: {:?}", finding.cpu);
         let finding = Finding::of(cell("a"), subject(), all(), 1.0);
@@ -354,8 +365,12 @@ pub(super) mod tests {
         let candidates = vec![runs("ttas", 0.5, [10.0, 1.0, 10.0]), runs("mcs_spin", 0.5, [1.0, 20.0, 1.0])];
         let finding = Finding::of(cell("a"), runs("futex", 0.5, [5.0; 3]), candidates, 0.8);
         assert_eq!((locks(&finding).as_str(), finding.ratio().map(f64::round)), ("ttas, mcs_spin", Some(5.0)));
+        assert!(!finding.is_precise(), "three rounds give no interval");
         let few = Finding::of(cell("a"), runs("futex", 0.5, [1.0]), vec![runs("ttas", 0.5, [1.0])], 0.8);
         assert!(few.best.is_ok() && few.regret.is_none(), "one round picks, and none measures");
+        let wide =
+            Finding::of(cell("a"), runs("futex", 0.5, in_turn(3.0, 5.0)), vec![runs("ttas", 0.5, [4.0; 12])], 0.8);
+        assert!(!wide.is_precise(), "{:?}", wide.interval());
         let still =
             Finding::of(cell("a"), runs("futex", 0.5, in_turn(5.0, 0.0)), vec![runs("ttas", 0.5, [1.0; 12])], 0.8);
         assert_eq!((still.ratio(), still.interval()), (Some(0.0), Some((0.0, 0.0))), "it is the worst, not left out");

@@ -1,7 +1,7 @@
 //! Regret as tables, JSON, CSV and a heat map.
 
 use super::cells::{Cell, Targets};
-use super::finding::{Best, Finding, Half, Round, Runs};
+use super::finding::{Best, Finding, Half, Round, Runs, PRECISION};
 use super::summary::{Itself, Reached};
 use super::Findings;
 use crate::results::Machine;
@@ -38,8 +38,9 @@ fn words(reached: &Reached) -> String {
 pub fn page(found: &Findings<'_>) -> Page {
     let summary = found.summary();
     let rounds = if found.simulated { "seeds" } else { "rounds" };
-    let made = |finding: &Finding| finding.subject.rounds.iter().flatten().count();
-    let count = found.found.iter().map(made).max().unwrap_or_default();
+    let counts = || found.found.iter().map(made);
+    let (fewest, most) = (counts().min().unwrap_or_default(), counts().max().unwrap_or_default());
+    let count = if fewest < most { format!("{fewest} to {most}") } else { most.to_string() };
     let about = format!(
         "{} next to the best of {} locks in each of {} cells, {count} {rounds}",
         found.subject,
@@ -77,7 +78,18 @@ pub fn page(found: &Findings<'_>) -> Page {
         Row { cells: cells(finding, has_cpu), judgement }
     };
     let table = Table { columns, rows: found.found.iter().map(row).collect(), ..Table::default() };
-    Page { title: title(found), conclusion, tables: vec![table], notes: notes(found, rounds, count), ..Page::default() }
+    Page {
+        title: title(found),
+        conclusion,
+        tables: vec![table],
+        notes: notes(found, rounds, (fewest, most)),
+        ..Page::default()
+    }
+}
+
+/// Rounds that came to their end.
+fn made(finding: &Finding) -> usize {
+    finding.subject.rounds.iter().flatten().count()
 }
 
 /// What noise does to the ratios of this machine.
@@ -122,7 +134,7 @@ fn cells(finding: &Finding, has_cpu: bool) -> Vec<String> {
 }
 
 /// How to read the table, and what is not in it.
-fn notes(found: &Findings<'_>, rounds: &str, count: usize) -> Vec<String> {
+fn notes(found: &Findings<'_>, rounds: &str, (least, most): (usize, usize)) -> Vec<String> {
     let mut notes = Vec::new();
     if found.held_out {
         notes.push(USED_UP.to_owned());
@@ -146,8 +158,17 @@ fn notes(found: &Findings<'_>, rounds: &str, count: usize) -> Vec<String> {
         );
     }
     let fewest = fewest_rounds(1) as usize;
-    if count < fewest {
+    if most < fewest {
         notes.push(format!("an interval takes {fewest} {rounds}"));
+    }
+    let with_more = found.found.iter().filter(|finding| made(finding) > least);
+    let with_more: Vec<String> = with_more.map(|finding| format!("{} {}", finding.cell.id, made(finding))).collect();
+    if !with_more.is_empty() {
+        notes.push(format!(
+            "more {rounds} where the interval reached farther than {:.0} % of the ratio: {}",
+            100.0 * PRECISION,
+            with_more.join(", ")
+        ));
     }
     for finding in &found.found {
         notes.extend(finding.best.as_ref().err().map(|why| format!("{}: {why}", finding.cell.id)));

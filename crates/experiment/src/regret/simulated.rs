@@ -5,6 +5,7 @@ use super::finding::{Finding, Round, Runs};
 use crate::simulated::Row;
 use lockswap_platform::Ns;
 use lockswap_sim::{Invalid, Job, Machine};
+use std::ops::Range;
 
 /// CPU time of a run for a millisecond of virtual time, seconds, and for each thread besides where there are more of
 /// them than CPUs and those that wait yield again and again: what the cells of the program take on an AMD EPYC, on
@@ -27,7 +28,9 @@ pub struct Plan {
     /// The candidates, of which the subject may be one.
     candidates: Vec<String>,
     fairness_factor: f64,
-    seeds: Vec<u64>,
+    seeds: Range<u64>,
+    /// The number of a cell and a seed, for each of which all locks run.
+    rounds: Vec<(usize, u64)>,
     duration: Option<Ns>,
     /// Cell by cell.
     machines: Vec<Machine>,
@@ -42,24 +45,41 @@ impl Plan {
         cells: Vec<Cell>,
         (locks, candidates): (Vec<String>, &[String]),
         fairness_factor: f64,
-        (seeds, duration): (Vec<u64>, Option<Ns>),
+        (seeds, duration): (Range<u64>, Option<Ns>),
     ) -> Result<Self, Invalid> {
         let machines = cells.iter().map(machine).collect::<Result<_, _>>()?;
-        Ok(Self { cells, locks, candidates: candidates.to_vec(), fairness_factor, seeds, duration, machines })
+        // Of each seed every cell, so that there is something of each cell early on.
+        let rounds = seeds.clone().flat_map(|seed| (0..cells.len()).map(move |cell| (cell, seed))).collect();
+        Ok(Self { cells, locks, candidates: candidates.to_vec(), fairness_factor, seeds, rounds, duration, machines })
     }
 
-    /// All runs: of each seed every cell, so that there is something of each cell early on.
+    /// All runs.
     pub fn jobs(&self) -> Vec<Job<'_>> {
         let mut jobs = Vec::new();
-        for &seed in &self.seeds {
-            for (cell, machine) in self.cells.iter().zip(&self.machines) {
-                let Some(workload) = cell.workload(self.duration) else { continue };
-                for lock in &self.locks {
-                    jobs.push(Job { machine, workload: workload.clone(), lock, seed });
-                }
+        for &(cell, seed) in &self.rounds {
+            let (cell, machine) = (&self.cells[cell], &self.machines[cell]);
+            let Some(workload) = cell.workload(self.duration) else { continue };
+            for lock in &self.locks {
+                jobs.push(Job { machine, workload: workload.clone(), lock, seed });
             }
         }
         jobs
+    }
+
+    /// Adds as many seeds as there were in the beginning to cells that are not precise after all runs so far, unless
+    /// that makes more than `most`; whether there are any.
+    pub fn extend(&mut self, rows: &[Option<Row>], most: u32) -> bool {
+        let made = self.rounds.len();
+        let found = self.findings(rows);
+        for (cell, _) in found.iter().enumerate().filter(|(_, finding)| !finding.is_precise()) {
+            let seeds = self.rounds.iter().filter(|(known, _)| *known == cell).count() as u64;
+            let next = self.seeds.start.saturating_add(seeds);
+            let end = next.saturating_add(self.seeds.end - self.seeds.start);
+            if end - self.seeds.start <= u64::from(most) {
+                self.rounds.extend((next..end).map(|seed| (cell, seed)));
+            }
+        }
+        self.rounds.len() > made
     }
 
     /// How long all runs take on the CPUs of this machine, seconds, about.
@@ -69,21 +89,22 @@ impl Plan {
             let yielding = if cell.threads > machine.cpu_count() { cell.threads as f64 } else { 0.0 };
             virtual_ms * (COST_PER_MS + COST_PER_THREAD_MS * yielding)
         };
-        let runs = (self.locks.len() * self.seeds.len()) as f64;
         let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
-        self.cells.iter().zip(&self.machines).map(of).sum::<f64>() * runs / cpus as f64
+        let rounds = self.rounds.iter().map(|&(cell, _)| of((&self.cells[cell], &self.machines[cell])));
+        rounds.sum::<f64>() * self.locks.len() as f64 / cpus as f64
     }
 
     /// What the runs so far say; `rows` are in the order of the jobs.
     pub fn findings(&self, rows: &[Option<Row>]) -> Vec<Finding> {
         let of = |(number, cell): (usize, &Cell)| {
+            let places = self.rounds.iter().enumerate().filter(|(_, (known, _))| *known == number);
+            let places: Vec<usize> = places.map(|(round, _)| round * self.locks.len()).collect();
             let runs = |lock: &String| {
                 let place = self.locks.iter().position(|known| known == lock)?;
-                let at = |seed: usize| (seed * self.cells.len() + number) * self.locks.len() + place;
-                let row = |seed: usize| rows.get(at(seed)).and_then(Option::as_ref);
-                let report = |seed| row(seed).and_then(|row| Some(&row.outcome.as_ref().ok()?.report));
-                let rounds = (0..self.seeds.len()).map(|seed| report(seed).map(Round::of)).collect();
-                let failed = (0..self.seeds.len()).find_map(|seed| row(seed)?.outcome.as_ref().err());
+                let rows = || places.iter().map(|first| rows.get(first + place).and_then(Option::as_ref));
+                let report = |row: Option<&Row>| Some(Round::of(&row?.outcome.as_ref().ok()?.report));
+                let failed = rows().flatten().find_map(|row| row.outcome.as_ref().err());
+                let rounds = rows().map(report).collect();
                 Some(Runs { lock: lock.clone(), rounds, failure: failed.map(ToString::to_string) })
             };
             let subject = runs(&self.locks[0])?;
@@ -134,8 +155,7 @@ cells = []
     fn each_cell_gets_its_own_runs() {
         let cells = Cells::read("a.toml", CELLS).expect("cells");
         let locks = ["ttas", "futex", "mcs_spin"].map(str::to_owned).to_vec();
-        let plan =
-            Plan::new(cells.cells.clone(), (locks, &cells.candidates), 1.0, (vec![1, 2, 3], None)).expect("a plan");
+        let mut plan = Plan::new(cells.cells.clone(), (locks, &cells.candidates), 1.0, (1..4, None)).expect("a plan");
         let jobs = plan.jobs();
         assert_eq!(jobs.len(), 18);
         let mut rows = run_each(&jobs, |_| {}, |_| Ok::<(), ()>(())).expect("runs");
@@ -154,6 +174,12 @@ cells = []
             let expected = Difference::of(&[(0, even), (1, odd), (2, even)].map(pair)).expect("pairs").ratio();
             assert_eq!(finding.ratio(), expected, "{finding:?}");
         }
+        // Three seeds give no interval.
+        let counts = |plan: &Plan| [0, 1].map(|cell| plan.rounds.iter().filter(|(of, _)| *of == cell).count());
+        drop(jobs);
+        assert!(plan.extend(&rows, 6) && counts(&plan) == [6, 6], "{:?}", plan.rounds);
+        assert_eq!(plan.rounds[6..], [(0, 4), (0, 5), (0, 6), (1, 4), (1, 5), (1, 6)]);
+        assert!(!plan.extend(&rows, 6), "there are no more");
         rows[3..].iter_mut().for_each(|row| *row = None);
         let found = plan.findings(&rows);
         assert!(found[0].best.is_ok() && found[0].ratio().is_none() && found[1].best.is_err(), "{found:?}");
