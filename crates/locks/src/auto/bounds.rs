@@ -63,7 +63,8 @@ pub(super) const PARAMETERS: [Parameter; 11] = [
         key: "spin",
         values: Values::Time(Setting::SpinTime),
         default: Default::Time(Published::SPIN),
-        summary: "how long a waiter in the queue spins before it gives way; a candidate ten times as long",
+        summary: "how long a waiter in the queue spins before it gives way; a candidate ten times as long, with fewer \
+                  than 8 CPUs five times",
         source: "sim regret and bench regret, see docs/auto-measured.md",
     },
     Parameter {

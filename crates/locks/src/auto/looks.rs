@@ -28,7 +28,11 @@ const SOON: u32 = 16;
 /// A thread that has had the CPU for so long at a time, ns, makes use of it: another waiter gives it back sooner.
 const USED: Ns = 50_000;
 /// A candidate looks for so many times as long at a time as a waiter in the queue.
-const LOOKS: u32 = 5;
+const LOOKS: u32 = 10;
+/// With few CPUs it does so for fewer times: it keeps one from those that have work to do between critical sections.
+const LOOKS_OF_FEW_CPUS: u32 = 5;
+/// From so many CPUs on they are not few.
+const MANY_CPUS: u32 = 8;
 /// Of the times that a waiter in the queue may spin once more, a candidate has one of so many.
 pub(super) const AGAIN_OF_QUEUE: u32 = 4;
 
@@ -47,6 +51,12 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
     /// So many looks of a waiter take as long as it spins at a time.
     pub(super) fn spins() -> u32 {
         P::rounds(Setting::SpinTime.time::<P>(B::SPIN))
+    }
+
+    /// So many looks of a candidate take as long as it looks at a time.
+    fn looks() -> u32 {
+        let times = if P::ranks() < MANY_CPUS { LOOKS_OF_FEW_CPUS } else { LOOKS };
+        times.saturating_mul(Self::spins())
     }
 
     /// Looks for a moment whether the lock becomes free, if nobody queues. Not where a hand-over costs more than it.
@@ -155,7 +165,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         let naps = Self::nap_time() > 0;
         let longest = Setting::Longest.number::<P>(LONGEST);
         let longest = if P::has_one_node() { longest.min(LONGEST_OF_ONE_NODE) } else { longest };
-        let most = LOOKS.saturating_mul(Self::spins());
+        let most = Self::looks();
         let mut pause = Setting::Shortest.number::<P>(SHORTEST).min(longest);
         let mut spent = 0_u32;
         // Relaxed: a hint, as in `turns_since`.
@@ -264,7 +274,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
 
     /// Looks for a while whether the lock is free, while the candidate does not.
     pub(super) fn barge(&self) -> bool {
-        let mut left = LOOKS.saturating_mul(Self::spins()).div_ceil(SHORTEST);
+        let mut left = Self::looks().div_ceil(SHORTEST);
         let outcome = P::spin_map_bounded(left, || {
             if self.acquire_free() {
                 return Some(true);
