@@ -84,6 +84,7 @@ pub fn run(args: &RegretArgs, common: &Common) -> anyhow::Result<ExitCode> {
         found: findings(series, &chosen, cells.fairness_factor),
         skipped: &skipped,
         seed: series.seed,
+        rounds,
     };
     let more = |series: &Series<Report>| {
         let found = findings(series, &chosen, cells.fairness_factor).into_iter().enumerate();

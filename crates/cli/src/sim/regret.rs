@@ -86,6 +86,7 @@ pub fn run(args: &RegretArgs, output: &OutputArgs) -> anyhow::Result<ExitCode> {
         found: plan.findings(rows),
         skipped: &[],
         seed: args.seed,
+        rounds: first,
     };
     let content = |found: &Findings<'_>, wanted: Wanted| match wanted {
         Wanted::Data(format) => render(format, found),

@@ -34,6 +34,8 @@ pub struct Findings<'a> {
     pub skipped: &'a [(Cell, String)],
     /// The seed of the first round.
     pub seed: u64,
+    /// Rounds that each cell was to have. Those whose intervals are wide may have more.
+    pub rounds: u32,
 }
 
 impl Findings<'_> {

@@ -78,13 +78,7 @@ pub fn page(found: &Findings<'_>) -> Page {
         Row { cells: cells(finding, has_cpu), judgement }
     };
     let table = Table { columns, rows: found.found.iter().map(row).collect(), ..Table::default() };
-    Page {
-        title: title(found),
-        conclusion,
-        tables: vec![table],
-        notes: notes(found, rounds, (fewest, most)),
-        ..Page::default()
-    }
+    Page { title: title(found), conclusion, tables: vec![table], notes: notes(found, rounds, most), ..Page::default() }
 }
 
 /// Rounds that came to their end.
@@ -134,7 +128,7 @@ fn cells(finding: &Finding, has_cpu: bool) -> Vec<String> {
 }
 
 /// How to read the table, and what is not in it.
-fn notes(found: &Findings<'_>, rounds: &str, (least, most): (usize, usize)) -> Vec<String> {
+fn notes(found: &Findings<'_>, rounds: &str, count: usize) -> Vec<String> {
     let mut notes = Vec::new();
     if found.held_out {
         notes.push(USED_UP.to_owned());
@@ -158,10 +152,10 @@ fn notes(found: &Findings<'_>, rounds: &str, (least, most): (usize, usize)) -> V
         );
     }
     let fewest = fewest_rounds(1) as usize;
-    if most < fewest {
+    if count < fewest {
         notes.push(format!("an interval takes {fewest} {rounds}"));
     }
-    let with_more = found.found.iter().filter(|finding| made(finding) > least);
+    let with_more = found.found.iter().filter(|finding| made(finding) > found.rounds as usize);
     let with_more: Vec<String> = with_more.map(|finding| format!("{} {}", finding.cell.id, made(finding))).collect();
     if !with_more.is_empty() {
         notes.push(format!(
