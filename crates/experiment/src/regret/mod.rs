@@ -1,13 +1,14 @@
 //! Regret: how far a lock stays behind the best lock for each of many settings, on hardware and on simulated machines.
 //! `docs/regret.md` defines it.
 //!
-//! - [`cells`] reads the settings, which are fixed in files.
+//! - [`cells`] are the settings; they are fixed in files, which [`file`] reads.
 //! - [`hardware`] makes a series of measurements of them, [`simulated`] runs of the simulator. A seed is to a simulation
 //!   what a round is to hardware.
 //! - [`finding`] says what follows from the rounds in a cell, [`summary`] what all cells say together.
 //! - [`output`] gives tables, JSON, CSV and the heat map.
 
 pub mod cells;
+pub mod file;
 pub mod finding;
 pub mod hardware;
 pub mod output;
