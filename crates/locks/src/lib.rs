@@ -143,7 +143,9 @@ pub unsafe trait RawLock<P: Platform>: Send + Sync + Sized + 'static {
     }
 }
 
-/// A lock that can be acquired if it is free, without waiting.
+/// A lock that can be acquired if it is free, without waiting. Where that is short it is always inlined: the preload
+/// library calls it where it expects to come seldom, while the process has one thread, and there the compiler would
+/// otherwise leave a call.
 ///
 /// # Safety
 /// As for [`RawLock`]; `try_lock` fails only if the lock is held, being acquired or being released.

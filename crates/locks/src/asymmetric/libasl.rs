@@ -137,7 +137,7 @@ unsafe impl<P: Platform, L: RawLock<P> + IsHeld, S: StandBack, const CHOOSABLE: 
 unsafe impl<P: Platform, L: TryLock<P> + IsHeld, S: StandBack, const CHOOSABLE: bool> TryLock<P>
     for Reorderable<L, S, CHOOSABLE>
 {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, cx: &L::Ctx) -> bool {
         // SAFETY: the caller keeps the contract of the call.
         unsafe { self.inside.try_lock(cx) }

@@ -136,7 +136,7 @@ pub(super) fn sleepers_left<P: Platform>(queue: *mut Node<P>) -> Option<*mut Nod
 }
 
 impl<P: Platform, B: Bounds> AutoLock<P, B> {
-    #[inline]
+    #[inline(always)]
     pub(super) fn acquire_free(&self) -> bool {
         // ORDER(hand-off): Acquire pairs with the Release of a release.
         let acquired = self.held.try_change(FREE, HELD, Ordering::Acquire);
@@ -147,7 +147,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
     }
 
     /// Counts an acquisition, as the holder.
-    #[inline]
+    #[inline(always)]
     pub(super) fn count(&self) {
         // Relaxed, both: the holder's; candidates take it as a hint.
         self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
@@ -418,7 +418,7 @@ unsafe impl<P: Platform, B: Bounds> RawLock<P> for AutoLock<P, B> {
     #[inline]
     unsafe fn lock(&self, (): &()) {
         // ORDER(hand-off): as in `acquire_free`.
-        let is_worth_trying = !Self::any_is_routed() || !self.is_held();
+        let is_worth_trying = !Self::any_is_routed() || !self.is_held_on_route();
         if is_worth_trying && self.held.compare_exchange(FREE, HELD, Ordering::Acquire).is_ok() {
             self.count();
         } else {
@@ -445,7 +445,7 @@ unsafe impl<P: Platform, B: Bounds> RawLock<P> for AutoLock<P, B> {
 
 // SAFETY: acquires only from FREE. A claimed lock is one that the candidate is acquiring.
 unsafe impl<P: Platform, B: Bounds> TryLock<P> for AutoLock<P, B> {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, (): &()) -> bool {
         let acquired = self.acquire_free();
         if !acquired {
@@ -463,5 +463,15 @@ impl<P: Platform, B: Bounds> IsHeld for AutoLock<P, B> {
     fn is_held(&self) -> bool {
         // Relaxed: as [`IsHeld`] says.
         self.held.load(Ordering::Relaxed) != FREE
+    }
+}
+
+impl<P: Platform, B: Bounds> AutoLock<P, B> {
+    /// As [`IsHeld::is_held`], where some lock of the process is routed. Apart from the rest, so that the way of all
+    /// other acquisitions has no jump in it, which would take a cycle.
+    #[cold]
+    #[inline(never)]
+    fn is_held_on_route(&self) -> bool {
+        self.is_held()
     }
 }

@@ -124,7 +124,7 @@ unsafe impl<P: Platform, const FREE: u32, const HELD: u32> RawLock<P> for Backof
 
 // SAFETY: that of the inner lock.
 unsafe impl<P: Platform, const FREE: u32, const HELD: u32> TryLock<P> for BackoffWord<P, FREE, HELD> {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, cx: &()) -> bool {
         // SAFETY: the caller keeps the contract of the call.
         unsafe { self.inner.try_lock(cx) }

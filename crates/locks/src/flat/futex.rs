@@ -121,7 +121,7 @@ unsafe impl<P: Platform> RawLock<P> for Futex<P> {
 
 // SAFETY: acquires only from FREE.
 unsafe impl<P: Platform> TryLock<P> for Futex<P> {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, (): &()) -> bool {
         self.acquire_free(HELD)
     }

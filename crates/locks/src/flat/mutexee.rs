@@ -284,7 +284,7 @@ impl<P: Platform, const LOOKS: u32, const GRACE: u32, const WINDOW: u32> Mutexee
 unsafe impl<P: Platform, const LOOKS: u32, const GRACE: u32, const WINDOW: u32> TryLock<P>
     for MutexeeLock<P, LOOKS, GRACE, WINDOW>
 {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, (): &()) -> bool {
         // Relaxed: a look that saves an exchange which would fail.
         let state = self.state.load(Ordering::Relaxed);

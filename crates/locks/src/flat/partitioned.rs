@@ -111,7 +111,7 @@ unsafe impl<P: Platform, const SLOTS: usize> RawLock<P> for GrantArray<P, SLOTS>
 
 // SAFETY: acquires only a ticket that has been granted and that nobody else has drawn.
 unsafe impl<P: Platform, const SLOTS: usize> TryLock<P> for GrantArray<P, SLOTS> {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, (): &()) -> bool {
         // Relaxed: a ticket that is not the next any more fails the exchange.
         let ticket = self.request.load(Ordering::Relaxed);

@@ -129,7 +129,7 @@ unsafe impl<P: Platform, const BASE: u32, const LOOKS: u32> RawLock<P> for Ticke
 
 // SAFETY: the number being served is drawn only if it is still the next one.
 unsafe impl<P: Platform, const BASE: u32, const LOOKS: u32> TryLock<P> for TicketLock<P, BASE, LOOKS> {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, (): &()) -> bool {
         // ORDER(hand-off): Acquire pairs with the Release in `unlock`.
         let serving = self.serving.load(Ordering::Acquire);

@@ -200,7 +200,7 @@ unsafe impl<P: Platform, const FREE: u32, const HELD: u32, C: Contend> RawLock<P
 
 // SAFETY: the word is HELD exactly while the lock is held.
 unsafe impl<P: Platform, const FREE: u32, const HELD: u32, C: Contend> TryLock<P> for TtasWord<P, FREE, HELD, C> {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, (): &()) -> bool {
         is_free::<P, FREE>(&self.word) && exchange::<P, FREE, HELD>(&self.word)
     }

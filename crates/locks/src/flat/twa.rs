@@ -130,7 +130,7 @@ unsafe impl<P: Platform, const NEAR: u32> RawLock<P> for TwaLock<P, NEAR> {
 
 // SAFETY: the number being served is drawn only if it is still the next one.
 unsafe impl<P: Platform, const NEAR: u32> TryLock<P> for TwaLock<P, NEAR> {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, (): &()) -> bool {
         // ORDER(hand-off): Acquire pairs with the Release in `unlock`.
         let serving = self.serving.load(Ordering::Acquire);

@@ -303,7 +303,7 @@ unsafe impl<P: Platform, L: TryLock<P>, const ACTIVE: u32, const PROMOTE_EVERY: 
 {
     /// Without being counted, if nobody is active. That keeps no passive thread out: its top becomes active whenever
     /// nobody is.
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, cx: &L::Ctx) -> bool {
         // Relaxed: who is active is a matter of speed; the inner lock excludes.
         // SAFETY: the caller keeps the contract of the call.

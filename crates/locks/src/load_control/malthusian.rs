@@ -257,7 +257,7 @@ unsafe impl<P: Platform, W: Waiting, const FAIRNESS: u32> RawLock<P> for Malthus
 
 // SAFETY: acquires only if the queue is empty, and then nobody is passive.
 unsafe impl<P: Platform, W: Waiting, const FAIRNESS: u32> TryLock<P> for Malthusian<P, W, FAIRNESS> {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, cx: &Node<P>) -> bool {
         // Relaxed: nobody else sees the node before the exchange.
         cx.next.store(null_mut(), Ordering::Relaxed);

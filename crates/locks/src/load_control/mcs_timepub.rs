@@ -382,7 +382,7 @@ unsafe impl<P: Platform, T: Times> RawLock<P> for McsTp<P, T> {
 
 // SAFETY: acquires only if the queue is empty.
 unsafe impl<P: Platform, T: Times> TryLock<P> for McsTp<P, T> {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, cx: &Node<P>) -> bool {
         // Relaxed: nobody else sees the node before the exchange.
         cx.next.store(null_mut(), Ordering::Relaxed);

@@ -183,7 +183,7 @@ unsafe impl<P: Platform, F: Form> RawLock<P> for AhmcsLock<P, F> {
 
 // SAFETY: the root's queue is empty where nobody holds, acquires or releases the lock.
 unsafe impl<P: Platform, F: Form> TryLock<P> for AhmcsLock<P, F> {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, cx: &Node<P>) -> bool {
         cx.group.store(F::place::<P>().inner, Ordering::Relaxed);
         cx.began.store(Level::Root as u32, Ordering::Relaxed);

@@ -333,7 +333,7 @@ unsafe impl<P: Platform, const THRESHOLD: u32> RawLock<P> for CnaLock<P, THRESHO
 
 // SAFETY: acquires only if the queue is empty.
 unsafe impl<P: Platform, const THRESHOLD: u32> TryLock<P> for CnaLock<P, THRESHOLD> {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, cx: &Node<P>) -> bool {
         cx.prepare();
         // ORDER(enqueue, hand-off): as for the swap in `lock`.

@@ -114,7 +114,7 @@ unsafe impl<P: Platform, const THRESHOLD: u32, const SHUFFLE: u32> RawLock<P> fo
 
 // SAFETY: as CNA.
 unsafe impl<P: Platform, const THRESHOLD: u32, const SHUFFLE: u32> TryLock<P> for CnaOptLock<P, THRESHOLD, SHUFFLE> {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, cx: &Node<P>) -> bool {
         // SAFETY: the caller keeps the contract of the call.
         unsafe { self.plain.try_lock(cx) }

@@ -190,7 +190,7 @@ unsafe impl<P: Platform, G: ThreadOblivious<P>, L: DetectWaiters<P>, const BATCH
 unsafe impl<P: Platform, G: ThreadOblivious<P>, L: DetectWaiters<P>, const BATCH: u32> TryLock<P>
     for Cohort<P, G, L, BATCH>
 {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, _: &L::Ctx) -> bool {
         // SAFETY: no context is needed. Whoever releases the global lock leaves `holder` at ALONE.
         unsafe { self.global.try_lock(&()) }

@@ -112,7 +112,7 @@ unsafe impl<P: Platform, const PATIENCE: u32> RawLock<P> for FissileLock<P, PATI
 
 // SAFETY: acquires only from FREE.
 unsafe impl<P: Platform, const PATIENCE: u32> TryLock<P> for FissileLock<P, PATIENCE> {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, (): &()) -> bool {
         self.barge()
     }

@@ -167,7 +167,7 @@ unsafe impl<P: Platform, const ROUNDS: u32, const PATIENCE: Ns> RawLock<P> for H
 
 // SAFETY: acquires only from FREE. It fails on a free lock only while an impatient thread is acquiring it.
 unsafe impl<P: Platform, const ROUNDS: u32, const PATIENCE: Ns> TryLock<P> for HboLock<P, ROUNDS, PATIENCE> {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, (): &()) -> bool {
         self.attempt()
     }

@@ -357,7 +357,7 @@ impl<P: Platform, F: Form> HmcsLock<P, F> {
 
 // SAFETY: acquires if the root's queue is empty, as it is where nobody holds, acquires or releases the lock.
 unsafe impl<P: Platform, F: Form> TryLock<P> for HmcsLock<P, F> {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, cx: &QNode<P>) -> bool {
         // SAFETY: the caller keeps the contract of the call.
         unsafe { self.tree.try_acquire(cx) }

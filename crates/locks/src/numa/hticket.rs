@@ -148,7 +148,7 @@ unsafe impl<P: Platform, const NODES: usize, const BATCH: u32> RawLock<P> for HT
 // SAFETY: a thread holds the lock exactly if some thread holds the global ticket, which this one draws only if it is
 // free.
 unsafe impl<P: Platform, const NODES: usize, const BATCH: u32> TryLock<P> for HTicket<P, NODES, BATCH> {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, cx: &()) -> bool {
         // SAFETY: the caller keeps the contract of the call.
         unsafe { self.global.try_lock(cx) }

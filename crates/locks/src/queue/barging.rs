@@ -162,7 +162,7 @@ unsafe impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> RawLock<P> for Barg
 
 // SAFETY: acquires only from FREE. A claimed word is one that the head is acquiring.
 unsafe impl<P: Platform, L: RawLock<P>, const PATIENCE: u32> TryLock<P> for Barging<P, L, PATIENCE> {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, (): &()) -> bool {
         self.acquire_free()
     }

@@ -138,7 +138,7 @@ unsafe impl<P: Platform, const COUNT_BITS: u32> RawLock<P> for HapaxLock<P, COUN
 
 // SAFETY: acquires only if the last arrival has departed, else waits its turn.
 unsafe impl<P: Platform, const COUNT_BITS: u32> TryLock<P> for HapaxLock<P, COUNT_BITS> {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, (): &()) -> bool {
         // Relaxed: looked at again once this thread has arrived.
         let departed = self.departed.load(Ordering::Relaxed);

@@ -116,7 +116,7 @@ unsafe impl<P: Platform> RawLock<P> for Hemlock<P> {
 
 // SAFETY: acquires only if the queue is empty.
 unsafe impl<P: Platform> TryLock<P> for Hemlock<P> {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, cx: &Grant<P>) -> bool {
         // ORDER(enqueue, hand-off): as for the swap in `lock`.
         self.tail.try_change(null_mut(), from_ref(cx).cast_mut(), Ordering::AcqRel)

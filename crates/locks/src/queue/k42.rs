@@ -162,7 +162,7 @@ unsafe impl<P: Platform, W: Waiting> RawLock<P> for K42Lock<P, W> {
 
 // SAFETY: acquires only if the lock is free.
 unsafe impl<P: Platform, W: Waiting> TryLock<P> for K42Lock<P, W> {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, (): &()) -> bool {
         // ORDER(hand-off): Acquire pairs with the Release in `unlock`.
         self.tail.try_change(null_mut(), Self::held_alone(), Ordering::Acquire)

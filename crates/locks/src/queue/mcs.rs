@@ -136,7 +136,7 @@ unsafe impl<P: Platform, W: Waiting> RawLock<P> for Mcs<P, W> {
 
 // SAFETY: acquires only if the queue is empty.
 unsafe impl<P: Platform, W: Waiting> TryLock<P> for Mcs<P, W> {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, cx: &Node<P>) -> bool {
         // Relaxed: nobody else sees the node before the exchange.
         cx.next.store(null_mut(), Ordering::Relaxed);

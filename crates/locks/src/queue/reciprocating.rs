@@ -160,7 +160,7 @@ unsafe impl<P: Platform, W: Waiting> RawLock<P> for ReciprocatingLock<P, W> {
 
 // SAFETY: acquires only if the lock is free.
 unsafe impl<P: Platform, W: Waiting> TryLock<P> for ReciprocatingLock<P, W> {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, (): &()) -> bool {
         // ORDER(hand-off): Acquire pairs with the Release in `unlock`.
         self.arrivals.try_change(null_mut(), Self::nobody(), Ordering::Acquire)

@@ -275,7 +275,7 @@ unsafe impl<P: Platform> RawLock<P> for RonList<P> {
 
 // SAFETY: acquires only if the lock is free.
 unsafe impl<P: Platform> TryLock<P> for RonList<P> {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, cx: &Node<P>) -> bool {
         self.take_free(cx)
     }

@@ -218,7 +218,7 @@ unsafe impl<P: Platform, W: WaitArray<P>> RawLock<P> for Routed<P, W> {
 
 // SAFETY: acquires only from FREE.
 unsafe impl<P: Platform, W: WaitArray<P>> TryLock<P> for Routed<P, W> {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, (): &()) -> bool {
         self.take_free()
     }

@@ -160,7 +160,7 @@ unsafe impl<P: Platform, const N: usize> RawLock<P> for Queues<P, N> {
 
 // SAFETY: acquires only if nobody holds the lock or waits.
 unsafe impl<P: Platform, const N: usize> TryLock<P> for Queues<P, N> {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, (): &()) -> bool {
         // ORDER(hand-off): as in `lock`.
         self.n_wait.try_change(0, ONE, Ordering::Acquire)

@@ -439,7 +439,7 @@ unsafe impl<P: Platform, T: Times, const ACCOUNTS: usize> RawLock<P> for Scl<P, 
 
 // SAFETY: acquires if the word is free; a lock with QUEUED is being acquired by the head of the queue.
 unsafe impl<P: Platform, T: Times, const ACCOUNTS: usize> TryLock<P> for Scl<P, T, ACCOUNTS> {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, (): &()) -> bool {
         self.acquire_at_once(this_thread::<P>(), |_| true)
     }

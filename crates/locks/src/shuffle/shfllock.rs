@@ -396,7 +396,7 @@ unsafe impl<P: Platform, G: Policy, W: Blocking, const STEAL: u32> RawLock<P> fo
 
 // SAFETY: acquires only from FREE.
 unsafe impl<P: Platform, G: Policy, W: Blocking, const STEAL: u32> TryLock<P> for Shfl<P, G, W, STEAL> {
-    #[inline]
+    #[inline(always)]
     unsafe fn try_lock(&self, (): &()) -> bool {
         self.acquire_unqueued() || self.steal()
     }

@@ -29,6 +29,12 @@ fn has_one_thread() -> bool {
     unsafe { __libc_single_threaded.load(Ordering::Relaxed) != 0 }
 }
 
+/// Stands where execution seldom comes: the compiler lays the other way out without jumps, each of which takes a
+/// cycle, and removes the call. (`core::hint::cold_path` is newer than the oldest compiler that we build with.)
+#[cold]
+#[inline(never)]
+fn seldom() {}
+
 impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL> {
     const LAYOUTS_AGREE: () = assert!(size_of::<N>() == size_of::<S>() && size_of::<N::Ctx>() == size_of::<S::Ctx>());
 
@@ -77,6 +83,7 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
         // SAFETY: as for `Ops`.
         unsafe {
             if has_one_thread() {
+                seldom();
                 mutex.acquire_at_once::<Single, S>(Self::pool(mutex), is_asked)
             } else if N::HAS_CONTEXT {
                 mutex.acquire_at_once::<Native, N>(Self::pool(mutex), is_asked)
@@ -169,6 +176,7 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
             }
             if !N::HAS_CONTEXT {
                 if has_one_thread() {
+                    seldom();
                     mutex.held_lock::<Single, S>().unlock(NonNull::dangling().as_ref());
                 } else {
                     mutex.held_lock::<Native, N>().unlock(NonNull::dangling().as_ref());
@@ -204,6 +212,7 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
         // SAFETY: as for `Ops`. With one thread both types see the same context.
         unsafe {
             if has_one_thread() {
+                seldom();
                 mutex.held_lock::<Single, S>().unlock_alone(context.cast().as_ref())
             } else {
                 mutex.held_lock::<Native, N>().unlock_alone(context.as_ref())
@@ -289,11 +298,12 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
         if N::HAS_CONTEXT {
             return Self::release_slowly(mutex);
         }
-        if mutex.is_held::<Native, N>() {
-            // SAFETY: an ordinary mutex, which is held.
-            return unsafe { Self::release(mutex) };
+        if !mutex.is_held::<Native, N>() {
+            seldom();
+            return 0;
         }
-        0
+        // SAFETY: an ordinary mutex, which is held.
+        unsafe { Self::release(mutex) }
     }
 
     /// `pthread_mutex_unlock` where the process has several locks: of a mutex that the calling thread is known to hold
