@@ -465,13 +465,3 @@ impl<P: Platform, B: Bounds> IsHeld for AutoLock<P, B> {
         self.held.load(Ordering::Relaxed) != FREE
     }
 }
-
-impl<P: Platform, B: Bounds> AutoLock<P, B> {
-    /// As [`IsHeld::is_held`], where some lock of the process is routed. Apart from the rest, so that the way of all
-    /// other acquisitions has no jump in it, which would take a cycle.
-    #[cold]
-    #[inline(never)]
-    fn is_held_on_route(&self) -> bool {
-        self.is_held()
-    }
-}
