@@ -24,3 +24,8 @@ pub trait Threads {
 fn deadline<P: Platform>(ns: Ns) -> Deadline {
     Deadline { clock: Clock::Monotonic, at: P::now(Clock::Monotonic) + ns }
 }
+
+/// For [`Threads::run`]: `body` on `count` threads, which are numbered from 0.
+fn bodies<'a>(count: usize, body: &'a (dyn Fn(usize) + Sync)) -> Vec<Box<dyn FnOnce() + Send + 'a>> {
+    (0..count).map(|thread| Box::new(move || body(thread)) as Box<dyn FnOnce() + Send>).collect()
+}

@@ -1,6 +1,6 @@
 //! The checks of a mutex.
 
-use crate::{deadline, Threads};
+use crate::{bodies, deadline, Threads};
 use lockswap_locks::info::Fairness;
 use lockswap_locks::{Context, IsHeld, TimedLock};
 use lockswap_platform::{Clock, DataCell, Deadline, Platform};
@@ -88,13 +88,13 @@ fn excludes<P: Platform, L: Lock<P>, T: Threads>() {
         let lock = L::new();
         let counter = P::Data::<u64>::new(0);
         let counted = AtomicUsize::new(0);
-        let body = |thread: u64| {
+        let body = |thread: usize| {
             let mut contexts = Contexts::new();
             for round in 0..ROUNDS {
                 let cx = contexts.take();
                 // SAFETY: the context is reusable and serves this acquisition only.
                 let acquired = unsafe {
-                    match (round + thread) % 4 {
+                    match (round + thread as u64) % 4 {
                         0 => lock.try_lock(&cx),
                         1 => lock.lock_until(&cx, deadline::<P>(200_000)),
                         _ => {
@@ -117,11 +117,11 @@ fn excludes<P: Platform, L: Lock<P>, T: Threads>() {
                 contexts.0.push(cx);
             }
         };
-        T::run((0..threads).map(|thread| Box::new(move || body(thread)) as Box<dyn FnOnce() + Send>).collect());
+        T::run(bodies(threads, &body));
         // SAFETY: all threads have ended.
         let total = unsafe { counter.with(|count| *count) };
         assert_eq!(total, counted.load(SeqCst) as u64, "{} let two threads in", L::INFO.id);
-        assert!(total >= threads * ROUNDS / 2);
+        assert!(total >= threads as u64 * ROUNDS / 2);
         assert!(!lock.is_held());
     }
 }
@@ -183,7 +183,7 @@ fn wakes_sleepers<P: Platform, L: Lock<P>, T: Threads>() {
             contexts.0.push(cx);
         }
     };
-    T::run((0..4).map(|_| Box::new(body) as Box<dyn FnOnce() + Send>).collect());
+    T::run(bodies(4, &|_| body()));
     assert_eq!(served.load(SeqCst), 40);
 }
 
@@ -249,7 +249,7 @@ fn leaves_freed_memory_alone<P: Platform, L: Lock<P>, T: Threads>() {
                 freed.store(true, SeqCst);
             }
         };
-        T::run((0..3).map(|_| Box::new(body) as Box<dyn FnOnce() + Send>).collect());
+        T::run(bodies(3, &|_| body()));
         assert!(freed.load(SeqCst));
         // SAFETY: the bytes were written above; all threads have ended.
         let bytes = unsafe { std::slice::from_raw_parts(memory.0.cast::<u8>(), size_of::<L>()) };

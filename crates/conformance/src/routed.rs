@@ -1,7 +1,8 @@
 //! What a lock promises that travels along a route through the CPUs: in which order it comes to those who wait, and
 //! that it comes round. One source for the explorer, the hardware and any machine on which threads say where they are.
 
-use crate::small::{all_contexts, bodies, Scenario, Stage};
+use crate::bodies;
+use crate::small::{all_contexts, Scenario, Stage};
 use lockswap_locks::RawLock;
 use lockswap_platform::{DataCell, Platform};
 use std::sync::{Mutex, MutexGuard};
@@ -163,7 +164,7 @@ fn ride<P: Platform, L: RawLock<P>, T: Places>(
         T::order();
         book_ref.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     };
-    T::run(bodies(riders.len(), move |thread| {
+    T::run(bodies(riders.len(), &move |thread| {
         let rider = riders[thread];
         for _ in 0..rider.rounds {
             let cx = contexts_ref[thread].take();

@@ -1,6 +1,6 @@
 //! The checks of a read-write lock.
 
-use crate::{deadline, Threads};
+use crate::{bodies, deadline, Threads};
 use lockswap_locks::info::Fairness;
 use lockswap_locks::{Preference, RawRwLock};
 use lockswap_platform::{Clock, DataCell, Deadline, Ns, Platform};
@@ -58,18 +58,18 @@ fn readers_share<P: Platform, L: RawRwLock<P>, T: Threads>() {
             // SAFETY: held shared.
             unsafe { lock.unlock_read(preference) };
         };
-        T::run((0..2).map(|_| Box::new(body) as Box<dyn FnOnce() + Send>).collect());
+        T::run(bodies(2, &|_| body()));
         assert!(lock.is_free());
     }
 }
 
 fn writers_exclude<P: Platform, L: RawRwLock<P>, T: Threads>() {
-    const ROUNDS: u64 = 2_000;
+    const ROUNDS: usize = 2_000;
     for preference in [Preference::Readers, Preference::Writers] {
         let lock = L::new();
         let pair = P::Data::<(u64, u64)>::new((0, 0));
         let written = AtomicUsize::new(0);
-        let body = |thread: u64| {
+        let body = |thread: usize| {
             for round in 0..ROUNDS {
                 let limit = (round + thread).is_multiple_of(3).then(|| deadline::<P>(300_000));
                 // SAFETY: the data is touched only while the lock is held in the mode that allows it.
@@ -92,7 +92,7 @@ fn writers_exclude<P: Platform, L: RawRwLock<P>, T: Threads>() {
                 }
             }
         };
-        T::run((0..6).map(|thread| Box::new(move || body(thread)) as Box<dyn FnOnce() + Send>).collect());
+        T::run(bodies(6, &body));
         // SAFETY: all threads have ended.
         let counts = unsafe { pair.with(|pair| *pair) };
         let written = written.load(SeqCst) as u64;
@@ -260,7 +260,7 @@ fn wakes_readers_and_writers<P: Platform, L: RawRwLock<P>, T: Threads>() {
     for preference in PREFERENCES {
         let lock = L::new();
         let served = AtomicU32::new(0);
-        let body = |thread: u32| {
+        let body = |thread: usize| {
             for round in 0..12 {
                 let writes = (round + thread).is_multiple_of(3);
                 assert!(if writes { lock.write(None) } else { lock.read(preference, None) });
@@ -278,7 +278,7 @@ fn wakes_readers_and_writers<P: Platform, L: RawRwLock<P>, T: Threads>() {
                 served.fetch_add(1, SeqCst);
             }
         };
-        T::run((0..5).map(|thread| Box::new(move || body(thread)) as Box<dyn FnOnce() + Send>).collect());
+        T::run(bodies(5, &body));
         assert_eq!(served.load(SeqCst), 60);
         is_sound::<P, L>(&lock, preference);
     }
@@ -286,16 +286,16 @@ fn wakes_readers_and_writers<P: Platform, L: RawRwLock<P>, T: Threads>() {
 
 /// Timed waiters that mostly give up, among others that wait for ever.
 fn forgets_who_gave_up<P: Platform, L: RawRwLock<P>, T: Threads>() {
-    const ROUNDS: u64 = 400;
+    const ROUNDS: usize = 400;
     for preference in PREFERENCES {
         let lock = L::new();
         let data = P::Data::<u64>::new(0);
         let written = AtomicUsize::new(0);
-        let body = |thread: u64| {
+        let body = |thread: usize| {
             for round in 0..ROUNDS {
                 let limit = match thread {
                     0 | 1 => None,
-                    _ => Some(deadline::<P>((round * 7_919 + thread * 104_729) % 60_000)),
+                    _ => Some(deadline::<P>((round * 7_919 + thread * 104_729) as u64 % 60_000)),
                 };
                 let writes = (round + thread).is_multiple_of(2);
                 let acquired = if writes { lock.write(limit) } else { lock.read(preference, limit) };
@@ -323,7 +323,7 @@ fn forgets_who_gave_up<P: Platform, L: RawRwLock<P>, T: Threads>() {
                 }
             }
         };
-        T::run((0..6).map(|thread| Box::new(move || body(thread)) as Box<dyn FnOnce() + Send>).collect());
+        T::run(bodies(6, &body));
         // SAFETY: all threads have ended.
         assert_eq!(unsafe { data.with(|count| *count) }, written.load(SeqCst) as u64);
         is_sound::<P, L>(&lock, preference);

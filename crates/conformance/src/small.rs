@@ -1,6 +1,6 @@
 //! The checks again, small enough to see all executions of them: two or three threads, one or two acquisitions each.
 
-use crate::{deadline, Lock, Threads};
+use crate::{bodies, deadline, Lock, Threads};
 use lockswap_locks::info::{Fairness, Family, WaitingPolicy};
 use lockswap_locks::Context;
 use lockswap_platform::{AtomicInt, DataCell, Ns, Ordering, Platform};
@@ -158,10 +158,6 @@ impl<C: Context> Contexts<C> {
     }
 }
 
-pub(crate) fn bodies<'a>(count: usize, body: impl Fn(usize) + Copy + Send + 'a) -> Vec<Box<dyn FnOnce() + Send + 'a>> {
-    (0..count).map(|thread| Box::new(move || body(thread)) as Box<dyn FnOnce() + Send>).collect()
-}
-
 pub(crate) fn all_contexts<C: Context>(threads: usize, each: usize) -> Vec<Contexts<C>> {
     (0..threads).map(|_| Contexts::new(each)).collect()
 }
@@ -238,21 +234,39 @@ impl<'a, C: Context> Source<'a, C> {
     }
 }
 
+// What follows is compiled for each lock on each machine, and takes most of the time: what needs to know neither is
+// kept out of it.
+
+/// How many letters the longest of the words has.
+fn longest(words: &[&str]) -> usize {
+    words.iter().map(|word| word.len()).max().unwrap_or(0)
+}
+
+/// Whether a thread releases what was acquired before the threads began.
+fn begins_held(words: &[&str]) -> bool {
+    words.iter().any(|word| word.contains(['u', 'r']))
+}
+
+/// Where each thread keeps the contexts that it makes.
+fn memory_for<C>(threads: usize) -> Vec<Mutex<Vec<Box<C>>>> {
+    (0..threads).map(|_| Mutex::default()).collect()
+}
+
 /// As [`play`]; where `frees`, as [`freed`].
 fn play_with<P: Platform, L: Lock<P>, T: Stage>(words: &'static [&'static str], frees: bool) {
     let lock = L::new();
     let count = P::Data::<usize>::new(0);
     let acquired = AtomicUsize::new(0);
-    let contexts = all_contexts::<L::Ctx>(words.len(), 2 * words.iter().map(|word| word.len()).max().unwrap_or(0));
-    let made: Vec<_> = words.iter().map(|_| Mutex::new(Vec::new())).collect();
+    let contexts = all_contexts::<L::Ctx>(words.len(), 2 * longest(words));
+    let made = memory_for::<L::Ctx>(words.len());
     let made_ref = &made;
     let first = L::Ctx::new();
-    if words.iter().any(|word| word.contains(['u', 'r'])) {
+    if begins_held(words) {
         // SAFETY: the context is ready; who says `u` or `r` releases.
         unsafe { lock.lock(&first) };
     }
     let (lock_ref, count_ref, acquired_ref, contexts_ref, first_ref) = (&lock, &count, &acquired, &contexts, &first);
-    T::run(bodies(words.len(), move |thread| {
+    T::run(bodies(words.len(), &move |thread| {
         let made = frees.then(|| &made_ref[thread]);
         let mut mine = Source { kept: &contexts_ref[thread], made, living: Vec::new() };
         for letter in words[thread].chars() {
@@ -311,7 +325,7 @@ fn leaves_memory<P: Platform, L: Lock<P>, T: Stage, const THREADS: usize>(unlock
     let left = P::Data::<usize>::new(THREADS);
     let contexts = all_contexts::<L::Ctx>(THREADS, 1);
     let (lock_ref, left_ref, contexts_ref) = (&lock, &left, &contexts);
-    T::run(bodies(THREADS, move |thread| {
+    T::run(bodies(THREADS, &move |thread| {
         let cx = contexts_ref[thread].take();
         // SAFETY: as in `exclusion`.
         let last = unsafe {
@@ -337,7 +351,7 @@ fn gives_up<P: Platform, L: Lock<P>, T: Stage, const THREADS: usize>() {
     let acquired = AtomicUsize::new(0);
     let contexts = all_contexts::<L::Ctx>(THREADS, 1);
     let (lock_ref, acquired_ref, contexts_ref) = (&lock, &acquired, &contexts);
-    T::run(bodies(THREADS, move |thread| {
+    T::run(bodies(THREADS, &move |thread| {
         let cx = contexts_ref[thread].take();
         // SAFETY: the context is ready.
         unsafe {
@@ -359,7 +373,7 @@ fn other_releases<P: Platform, L: Lock<P>, T: Stage>() {
     let contexts = all_contexts::<L::Ctx>(2, 1);
     let acquired = P::U32::new(0);
     let (lock_ref, contexts_ref, acquired_ref) = (&lock, &contexts, &acquired);
-    T::run(bodies(2, move |thread| {
+    T::run(bodies(2, &move |thread| {
         // SAFETY: one acquisition, released by the other thread, which synchronises with it.
         unsafe {
             if thread == 0 {
@@ -391,7 +405,7 @@ fn is_fair<P: Platform, L: Lock<P>, T: Stage>() {
     let overtaken = Mutex::new([[0usize; THREADS]; THREADS]);
     let inside = Mutex::new([false; THREADS]);
     let (lock_ref, contexts_ref, overtaken_ref, inside_ref) = (&lock, &contexts, &overtaken, &inside);
-    T::run(bodies(THREADS, move |thread| {
+    T::run(bodies(THREADS, &move |thread| {
         for _ in 0..rounds(thread) {
             let cx = contexts_ref[thread].take();
             T::forget_wait();

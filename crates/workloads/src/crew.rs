@@ -147,6 +147,16 @@ pub fn gather<R: Send>(
     timing: Timing,
     body: impl Fn(&Member<'_>) -> R + Sync,
 ) -> (Vec<R>, Ns) {
+    gather_from(crew, threads, timing, &body)
+}
+
+/// [`gather`], compiled once for all bodies that return an `R`: there is one for each lock and workload.
+fn gather_from<R: Send>(
+    crew: &dyn Crew,
+    threads: usize,
+    timing: Timing,
+    body: &(dyn Fn(&Member<'_>) -> R + Sync),
+) -> (Vec<R>, Ns) {
     assert!(threads > 0, "a workload needs at least 1 thread");
     let results = Mutex::new((0..threads).map(|_| None).collect::<Vec<_>>());
     let elapsed = crew.run(threads, timing, &|member| {

@@ -11,6 +11,7 @@ use lockswap_platform::Native;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long to measure.
@@ -156,13 +157,33 @@ fn all_cpus() -> Vec<usize> {
 
 /// Runs `body` while the process has a second thread, which sleeps: the state in which glibc uses its atomics.
 pub fn with_second_thread<R>(body: impl FnOnce() -> R) -> R {
-    std::thread::scope(|scope| {
+    let _second = SecondThread::new();
+    body()
+}
+
+/// A thread that sleeps for as long as this is kept.
+struct SecondThread {
+    end: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl SecondThread {
+    fn new() -> Self {
         let (end, wait_for_end) = mpsc::channel::<()>();
-        scope.spawn(move || wait_for_end.recv());
-        let result = body();
-        drop(end);
-        result
-    })
+        let thread = std::thread::spawn(move || {
+            // An error, when the sender is gone.
+            let _ = wait_for_end.recv();
+        });
+        Self { end: Some(end), thread: Some(thread) }
+    }
+}
+
+impl Drop for SecondThread {
+    fn drop(&mut self) {
+        self.end = None;
+        // It cannot panic.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
 }
 
 fn median(mut numbers: Vec<f64>) -> f64 {

@@ -1,7 +1,7 @@
 //! Small checks of read-write locks.
 
-use super::{bodies, Scenario, Stage, PATIENT};
-use crate::deadline;
+use super::{Scenario, Stage, PATIENT};
+use crate::{bodies, deadline};
 use lockswap_locks::info::WaitingPolicy;
 use lockswap_locks::{Preference, RawRwLock};
 use lockswap_platform::{AtomicInt, DataCell, Ordering, Platform};
@@ -125,7 +125,7 @@ fn shares<P: Platform, L: RawRwLock<P>, T: Stage>(
         }
     }
     let (lock_ref, pair_ref, left_ref) = (&lock, &pair, &left);
-    T::run(bodies(words.len(), move |thread| {
+    T::run(bodies(words.len(), &move |thread| {
         let leave = || {
             // ORDER(gone): AcqRel, so that the last one comes after the others' releases.
             gone && left_ref.fetch_sub(1, Ordering::AcqRel) == 1

@@ -128,10 +128,26 @@ type Bucket = Vec<(Range<usize>, usize)>;
 
 /// Runs the pipeline.
 pub fn run<H: Deref<Target: Mutex> + Send + Sync>(config: Config, make: impl Fn() -> H) -> String {
-    let stream = &stream(BYTES * config.scale as usize);
-    let table: &Vec<Guarded<H, Bucket>> = &(0..BUCKETS).map(|_| Guarded::new(make(), Bucket::new())).collect();
-    let (chunks, results) = (&Queue::new(1), &Queue::new(config.threads));
-    let written = std::thread::scope(|scope| {
+    let stream = stream(BYTES * config.scale as usize);
+    let table: Vec<Guarded<H, Bucket>> = (0..BUCKETS).map(|_| Guarded::new(make(), Bucket::new())).collect();
+    let written = pipeline(&stream, config.threads, &|chunks, results| {
+        let mut own = table[0].own();
+        while let Some((number, place)) = chunks.take() {
+            results.put((number, look_up(&stream, &table, &mut own, number, place)));
+        }
+    });
+    check(&stream, &written)
+}
+
+/// Chunks and their numbers: what has been cut, and what has been looked up.
+type Cut = Queue<(usize, Range<usize>)>;
+type LookedUp = Queue<(usize, Chunk)>;
+
+/// What is written when one thread cuts the stream, so many do what `looks_up` does, and another one writes; compiled
+/// once, not for each lock.
+fn pipeline(stream: &[u8], threads: usize, looks_up: &(dyn Fn(&Cut, &LookedUp) + Sync)) -> Vec<Chunk> {
+    let (chunks, results) = (&Queue::new(1), &Queue::new(threads));
+    std::thread::scope(|scope| {
         scope.spawn(move || {
             let (mut start, mut number) = (0, 0_usize);
             while start < stream.len() {
@@ -141,18 +157,14 @@ pub fn run<H: Deref<Target: Mutex> + Send + Sync>(config: Config, make: impl Fn(
             }
             chunks.close();
         });
-        for _ in 0..config.threads {
+        for _ in 0..threads {
             scope.spawn(move || {
-                let mut own = table[0].own();
-                while let Some((number, place)) = chunks.take() {
-                    results.put((number, look_up(stream, table, &mut own, number, place)));
-                }
+                looks_up(chunks, results);
                 results.close();
             });
         }
         scope.spawn(move || in_order(results)).join().expect("the writer has not panicked")
-    });
-    check(stream, &written)
+    })
 }
 
 /// Whether a chunk is new: the first thread that finds it in no bucket puts it there.
@@ -176,7 +188,7 @@ fn look_up<H: Deref<Target: Mutex>>(
 }
 
 /// The results in the order of their numbers.
-fn in_order(results: &Queue<(usize, Chunk)>) -> Vec<Chunk> {
+fn in_order(results: &LookedUp) -> Vec<Chunk> {
     let (mut written, mut early) = (Vec::new(), BTreeMap::new());
     while let Some((number, result)) = results.take() {
         early.insert(number, result);

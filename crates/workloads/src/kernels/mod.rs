@@ -104,6 +104,15 @@ fn on_locks<H: Deref<Target: Mutex> + Send + Sync>(kernel: Kernel, config: Confi
     }
 }
 
+/// Runs `body` on so many threads, which are numbered from 0; compiled once, not for each lock.
+fn on_threads(threads: usize, body: &(dyn Fn(usize) + Sync)) {
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            scope.spawn(move || body(thread));
+        }
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

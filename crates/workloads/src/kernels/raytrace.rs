@@ -5,7 +5,7 @@
 use super::guarded::Guarded;
 use super::tasks::Tasks;
 use super::vector::Vector;
-use super::Config;
+use super::{on_threads, Config};
 use crate::random::Random;
 use crate::Mutex;
 use std::ops::Deref;
@@ -97,30 +97,23 @@ impl Scene {
 /// Stands in a pixel once for each time that it was computed.
 const COMPUTED: u32 = 1 << 16;
 
-/// Renders the image.
-pub fn run<H: Deref<Target: Mutex> + Send + Sync>(config: Config, make: impl Fn() -> H) -> String {
-    let height = HEIGHT * config.scale as usize;
-    let pixels = WIDTH * height;
-    let scene = Scene::new();
-    let image: Vec<AtomicU32> = (0..pixels).map(|_| AtomicU32::new(0)).collect();
-    let rays = Guarded::new(make(), 0_usize);
-    let tasks = Tasks::new(config.threads, pixels / BLOCK, make);
-    std::thread::scope(|scope| {
-        for thread in 0..config.threads {
-            let (scene, image, rays, tasks) = (&scene, &image, &rays, &tasks);
-            scope.spawn(move || {
-                let mut own = tasks.own();
-                while let Some(task) = tasks.take(thread, &mut own) {
-                    for (number, pixel) in image.iter().enumerate().skip(task * BLOCK).take(BLOCK) {
-                        rays.with(&mut own, |rays| *rays += 1);
-                        let before = pixel.load(Relaxed);
-                        pixel.store(before + COMPUTED + scene.pixel(number, height), Relaxed);
-                    }
-                }
-            });
-        }
-    });
-    let rays = rays.into_data();
+/// The pixels, none of which was computed.
+fn blank(pixels: usize) -> Vec<AtomicU32> {
+    (0..pixels).map(|_| AtomicU32::new(0)).collect()
+}
+
+/// Computes the pixels of a block; `count` counts a ray.
+fn block(scene: &Scene, image: &[AtomicU32], height: usize, task: usize, count: &mut dyn FnMut()) {
+    for (number, pixel) in image.iter().enumerate().skip(task * BLOCK).take(BLOCK) {
+        count();
+        let before = pixel.load(Relaxed);
+        pixel.store(before + COMPUTED + scene.pixel(number, height), Relaxed);
+    }
+}
+
+/// What is there in the end.
+fn check(scene: &Scene, image: &[AtomicU32], height: usize, rays: usize) -> String {
+    let pixels = image.len();
     assert!(rays == pixels, "{rays} rays were counted for {pixels} pixels");
     for (number, pixel) in image.iter().enumerate() {
         let value = pixel.load(Relaxed);
@@ -130,4 +123,20 @@ pub fn run<H: Deref<Target: Mutex> + Send + Sync>(config: Config, make: impl Fn(
     }
     let sum: u64 = image.iter().map(|pixel| u64::from(pixel.load(Relaxed) % COMPUTED)).sum();
     format!("{rays} rays, mean brightness {:.3}", sum as f64 / pixels as f64)
+}
+
+/// Renders the image.
+pub fn run<H: Deref<Target: Mutex> + Send + Sync>(config: Config, make: impl Fn() -> H) -> String {
+    let height = HEIGHT * config.scale as usize;
+    let scene = Scene::new();
+    let image = blank(WIDTH * height);
+    let rays = Guarded::new(make(), 0_usize);
+    let tasks = Tasks::new(config.threads, image.len() / BLOCK, make);
+    on_threads(config.threads, &|thread| {
+        let mut own = tasks.own();
+        while let Some(task) = tasks.take(thread, &mut own) {
+            block(&scene, &image, height, task, &mut || rays.with(&mut own, |rays| *rays += 1));
+        }
+    });
+    check(&scene, &image, height, rays.into_data())
 }

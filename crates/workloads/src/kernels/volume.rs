@@ -4,7 +4,7 @@
 
 use super::tasks::Tasks;
 use super::vector::Vector;
-use super::Config;
+use super::{on_threads, Config};
 use crate::random::Random;
 use crate::Mutex;
 use std::ops::Deref;
@@ -79,35 +79,46 @@ impl Cloud {
 /// Stands in a pixel once for each time that it was computed.
 const COMPUTED: u32 = 1 << 16;
 
+/// The pixels of a view, none of which was computed.
+fn blank() -> Vec<AtomicU32> {
+    (0..VIEW * VIEW).map(|_| AtomicU32::new(0)).collect()
+}
+
+/// Computes the pixels of a block.
+fn block(cloud: &Cloud, image: &[AtomicU32], view: usize, task: usize) {
+    for (number, pixel) in image.iter().enumerate().skip(task * BLOCK).take(BLOCK) {
+        let before = pixel.load(Relaxed);
+        pixel.store(before + COMPUTED + cloud.pixel(view, number), Relaxed);
+    }
+}
+
+/// The brightness of a view's pixels, added up.
+fn check(cloud: &Cloud, image: Vec<AtomicU32>, view: usize) -> u64 {
+    let mut sum = 0;
+    for (number, pixel) in image.into_iter().map(AtomicU32::into_inner).enumerate() {
+        assert!(pixel / COMPUTED == 1, "pixel {number} was computed {} times", pixel / COMPUTED);
+        // A part again, by one thread.
+        assert!(number % 101 != 0 || pixel % COMPUTED == cloud.pixel(view, number), "pixel {number} is wrong");
+        sum += u64::from(pixel % COMPUTED);
+    }
+    sum
+}
+
 /// Renders the views.
 pub fn run<H: Deref<Target: Mutex> + Send + Sync>(config: Config, make: impl Fn() -> H) -> String {
     let views = VIEWS * config.scale as usize;
-    let pixels = VIEW * VIEW;
     let cloud = Cloud::new();
-    let mut sum = 0_u64;
+    let mut sum = 0;
     for view in 0..views {
-        let image: Vec<AtomicU32> = (0..pixels).map(|_| AtomicU32::new(0)).collect();
-        let tasks = Tasks::new(config.threads, pixels / BLOCK, &make);
-        std::thread::scope(|scope| {
-            for thread in 0..config.threads {
-                let (cloud, image, tasks) = (&cloud, &image, &tasks);
-                scope.spawn(move || {
-                    let mut own = tasks.own();
-                    while let Some(task) = tasks.take(thread, &mut own) {
-                        for (number, pixel) in image.iter().enumerate().skip(task * BLOCK).take(BLOCK) {
-                            let before = pixel.load(Relaxed);
-                            pixel.store(before + COMPUTED + cloud.pixel(view, number), Relaxed);
-                        }
-                    }
-                });
+        let image = blank();
+        let tasks = Tasks::new(config.threads, image.len() / BLOCK, &make);
+        on_threads(config.threads, &|thread| {
+            let mut own = tasks.own();
+            while let Some(task) = tasks.take(thread, &mut own) {
+                block(&cloud, &image, view, task);
             }
         });
-        for (number, pixel) in image.into_iter().map(AtomicU32::into_inner).enumerate() {
-            assert!(pixel / COMPUTED == 1, "pixel {number} was computed {} times", pixel / COMPUTED);
-            // A part again, by one thread.
-            assert!(number % 101 != 0 || pixel % COMPUTED == cloud.pixel(view, number), "pixel {number} is wrong");
-            sum += u64::from(pixel % COMPUTED);
-        }
+        sum += check(&cloud, image, view);
     }
-    format!("{views} views, mean brightness {:.3}", sum as f64 / (views * pixels) as f64)
+    format!("{views} views, mean brightness {:.3}", sum as f64 / (views * VIEW * VIEW) as f64)
 }
