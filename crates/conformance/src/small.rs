@@ -234,9 +234,6 @@ impl<'a, C: Context> Source<'a, C> {
     }
 }
 
-// What follows is compiled for each lock on each machine, and takes most of the time: what needs to know neither is
-// kept out of it.
-
 /// How many letters the longest of the words has.
 fn longest(words: &[&str]) -> usize {
     words.iter().map(|word| word.len()).max().unwrap_or(0)
@@ -252,7 +249,8 @@ fn memory_for<C>(threads: usize) -> Vec<Mutex<Vec<Box<C>>>> {
     (0..threads).map(|_| Mutex::default()).collect()
 }
 
-/// As [`play`]; where `frees`, as [`freed`].
+/// As [`play`]; where `frees`, as [`freed`]. It is compiled for each lock on each machine, which takes long: what does
+/// not need to know them is in functions of its own.
 fn play_with<P: Platform, L: Lock<P>, T: Stage>(words: &'static [&'static str], frees: bool) {
     let lock = L::new();
     let count = P::Data::<usize>::new(0);

@@ -157,33 +157,21 @@ fn all_cpus() -> Vec<usize> {
 
 /// Runs `body` while the process has a second thread, which sleeps: the state in which glibc uses its atomics.
 pub fn with_second_thread<R>(body: impl FnOnce() -> R) -> R {
-    let _second = SecondThread::new();
-    body()
+    let (end, second) = sleeping_thread();
+    let result = body();
+    drop(end);
+    second.join().expect("it only sleeps");
+    result
 }
 
-/// A thread that sleeps for as long as this is kept.
-struct SecondThread {
-    end: Option<mpsc::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl SecondThread {
-    fn new() -> Self {
-        let (end, wait_for_end) = mpsc::channel::<()>();
-        let thread = std::thread::spawn(move || {
-            // An error, when the sender is gone.
-            let _ = wait_for_end.recv();
-        });
-        Self { end: Some(end), thread: Some(thread) }
-    }
-}
-
-impl Drop for SecondThread {
-    fn drop(&mut self) {
-        self.end = None;
-        // It cannot panic.
-        let _ = self.thread.take().map(JoinHandle::join);
-    }
+/// A thread that sleeps until the sender is gone; compiled once, not for each lock.
+fn sleeping_thread() -> (mpsc::Sender<()>, JoinHandle<()>) {
+    let (end, wait_for_end) = mpsc::channel::<()>();
+    let sleeps = move || {
+        // An error, when nobody can send any more.
+        let _ = wait_for_end.recv();
+    };
+    (end, std::thread::spawn(sleeps))
 }
 
 fn median(mut numbers: Vec<f64>) -> f64 {
