@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 /* glibc knows the owner of a recursive or errorcheck mutex by its thread id, which is another one in the child. */
@@ -324,12 +325,24 @@ static void nested(void) {
     exercise(&m);
 }
 
-/* Generation counters wrap: 300 generations, the lock held across each fork with a waiter behind it. */
+/* Waits for all descendants, of whom each has ended with status 0, and returns how many there were. */
+static int reap_descendants(void) {
+    int count = 0;
+    for (int status; wait(&status) > 0; count++)
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(errno == ECHILD);
+    return count;
+}
+
+/* Generation counters wrap: 300 generations, the lock held across each fork with a waiter behind it. Each generation but
+   the first ends when it has forked: what a fork costs the kernel grows with the number of ancestors that live. */
 static void many_generations(void) {
+    enum { GENERATIONS = 300 };
     static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER, untouched = PTHREAD_MUTEX_INITIALIZER;
+    CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
     OK(pthread_mutex_lock(&untouched));
     OK(pthread_mutex_unlock(&untouched));
-    for (int generation = 0; generation < 300; generation++) {
+    for (int generation = 0; generation < GENERATIONS; generation++) {
         OK(pthread_mutex_lock(&m));
         pthread_t waiter = generation % 50 == 0 ? spawn(queue_up, &m) : 0;
         if (waiter)
@@ -339,10 +352,10 @@ static void many_generations(void) {
             OK(pthread_mutex_unlock(&m));
             if (waiter)
                 join(waiter);
-            wait_child(pid);
-            if (generation == 0)
-                return;
-            _exit(0);
+            if (generation != 0)
+                _exit(0);
+            CHECK(reap_descendants() == GENERATIONS);
+            return;
         }
         OK(pthread_mutex_unlock(&m));
         RC(pthread_mutex_trylock(&m), 0);
