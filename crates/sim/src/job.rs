@@ -207,7 +207,7 @@ impl Job<'_> {
     /// # Errors
     /// Why there is no result.
     pub fn run(&self) -> Result<Finished, Failure> {
-        let role = if self.workload.wants_rwlocks() { Role::RwLock } else { Role::Mutex };
+        let role = self.workload.role();
         let lock = find_lock(role, self.lock).ok_or(Failure::NoSuchLock)?;
         let (id, longest) = (lock.entry.info.id, self.longest_window(&lock));
         if is_kernels(id) && self.workload.threads() > self.machine.cpu_count() {

@@ -7,7 +7,7 @@ use crate::lines::{check, lines, touch, Line};
 use crate::random::Random;
 use crate::record::Detail;
 use crate::report::Report;
-use crate::section::{self, Round};
+use crate::section::{self, On, Round, Rounds};
 use crate::Mutex;
 use lockswap_platform::Platform;
 use schemars::JsonSchema;
@@ -78,9 +78,14 @@ impl<P: Platform> Round for Bursting<'_, P> {
 /// # Panics
 /// If an increment was lost, which means that the lock did not exclude; if there are no threads.
 pub fn run<P: Platform, M: Mutex>(config: &Config, crew: &dyn Crew, mutex: &M) -> Report {
+    run_on::<P>(config, crew, &On::<P, M>::new(mutex))
+}
+
+/// [`run`], compiled once for all locks.
+fn run_on<P: Platform>(config: &Config, crew: &dyn Crew, lock: &dyn for<'a> Rounds<Bursting<'a, P>>) -> Report {
     let shared = lines::<P>(1);
     let plan = (config.threads, config.timing, config.detail);
-    let (records, _, elapsed) = section::rounds::<P, M, _>(mutex, crew, plan, |member| Bursting {
+    let (records, _, elapsed) = section::rounds(lock, crew, plan, |member| Bursting {
         lines: &shared,
         inside: member.paced(config.inside),
         outside: member.paced(config.outside),

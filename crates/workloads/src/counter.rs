@@ -5,7 +5,7 @@ use crate::crew::{Crew, Timing};
 use crate::lines::{check, lines, Line};
 use crate::record::Detail;
 use crate::report::Report;
-use crate::section::{self, Round};
+use crate::section::{self, On, Round, Rounds};
 use crate::Mutex;
 use lockswap_platform::Platform;
 use schemars::JsonSchema;
@@ -67,9 +67,14 @@ impl<P: Platform> Round for Counting<'_, P> {
 /// # Panics
 /// If an increment was lost, which means that the lock did not exclude; if there are no threads.
 pub fn run<P: Platform, M: Mutex>(config: &Config, crew: &dyn Crew, mutex: &M) -> Report {
+    run_on::<P>(config, crew, &On::<P, M>::new(mutex))
+}
+
+/// [`run`], compiled once for all locks.
+fn run_on<P: Platform>(config: &Config, crew: &dyn Crew, lock: &dyn for<'a> Rounds<Counting<'a, P>>) -> Report {
     let shared = lines::<P>(1);
     let plan = (config.threads, config.timing, config.detail);
-    let (records, _, elapsed) = section::rounds::<P, M, _>(mutex, crew, plan, |member| Counting {
+    let (records, _, elapsed) = section::rounds(lock, crew, plan, |member| Counting {
         line: &shared[0],
         inside: member.paced(config.inside),
         outside: member.paced(config.outside),

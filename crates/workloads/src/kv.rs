@@ -9,7 +9,7 @@ use crate::crew::{Crew, Timing};
 use crate::random::Random;
 use crate::record::Detail;
 use crate::report::Report;
-use crate::section::{self, Round};
+use crate::section::{self, On, Round, Rounds};
 use crate::Mutex;
 use lockswap_platform::Platform;
 use schemars::JsonSchema;
@@ -97,6 +97,11 @@ impl<P: Platform> Round for Using<'_, P> {
 /// If the map's contents do not match the operations, which means that the lock did not exclude; if `keys` or
 /// `updates` is out of range; if there are no threads.
 pub fn run<P: Platform, M: Mutex>(config: &Config, crew: &dyn Crew, mutex: &M) -> Report {
+    run_on::<P>(config, crew, &On::<P, M>::new(mutex))
+}
+
+/// [`run`], compiled once for all locks.
+fn run_on<P: Platform>(config: &Config, crew: &dyn Crew, lock: &dyn for<'a> Rounds<Using<'a, P>>) -> Report {
     assert!(config.updates <= 100, "updates is {}, over 100", config.updates);
     assert!((1..u64::from(u32::MAX)).contains(&config.keys), "keys is {}, not in 1..2^32-1", config.keys);
     let keys = config.keys as u32;
@@ -106,7 +111,7 @@ pub fn run<P: Platform, M: Mutex>(config: &Config, crew: &dyn Crew, mutex: &M) -
     }
     let initial = tree.size();
     let plan = (config.threads, config.timing, config.detail);
-    let (records, threads, elapsed) = section::rounds::<P, M, _>(mutex, crew, plan, |member| {
+    let (records, threads, elapsed) = section::rounds(lock, crew, plan, |member| {
         let mut using = Using {
             tree: &tree,
             keys,

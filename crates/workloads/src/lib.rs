@@ -19,6 +19,7 @@ pub mod condvar;
 pub mod counter;
 pub mod crew;
 pub mod direct;
+pub mod directly;
 pub mod epochs;
 pub mod hardware;
 pub mod invalid;

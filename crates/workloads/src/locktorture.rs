@@ -13,7 +13,7 @@ use crate::lines::{check, lines, Line};
 use crate::random::Random;
 use crate::record::Detail;
 use crate::report::Report;
-use crate::section::{self, Round};
+use crate::section::{self, On, Round, Rounds};
 use crate::Mutex;
 use lockswap_platform::{Ns, Platform};
 use schemars::JsonSchema;
@@ -84,9 +84,14 @@ impl<P: Platform> Round for Torturing<'_, P> {
 /// # Panics
 /// If an increment was lost, which means that the lock did not exclude; if there are no threads.
 pub fn run<P: Platform, M: Mutex>(config: &Config, crew: &dyn Crew, mutex: &M) -> Report {
+    run_on::<P>(config, crew, &On::<P, M>::new(mutex))
+}
+
+/// [`run`], compiled once for all locks.
+fn run_on<P: Platform>(config: &Config, crew: &dyn Crew, lock: &dyn for<'a> Rounds<Torturing<'a, P>>) -> Report {
     let (flag, counts) = (lines::<P>(1), lines::<P>(config.threads.div_ceil(SHARE_A_LINE)));
     let plan = (config.threads, config.timing, config.detail);
-    let (records, _, elapsed) = section::rounds::<P, M, _>(mutex, crew, plan, |member| Torturing {
+    let (records, _, elapsed) = section::rounds(lock, crew, plan, |member| Torturing {
         flag: &flag[0],
         count: &counts[member.number / SHARE_A_LINE],
         inside: member.paced(config.inside),

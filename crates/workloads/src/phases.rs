@@ -7,7 +7,7 @@ use crate::crew::{Crew, Timing};
 use crate::lines::{check, lines, touch, Line};
 use crate::record::Detail;
 use crate::report::Report;
-use crate::section::{self, now, Round};
+use crate::section::{self, now, On, Round, Rounds};
 use crate::Mutex;
 use lockswap_platform::{Ns, Platform};
 use schemars::JsonSchema;
@@ -71,10 +71,15 @@ impl<P: Platform> Round for Changing<'_, P> {
 /// # Panics
 /// If an increment was lost, which means that the lock did not exclude; if there are no threads, or no phases.
 pub fn run<P: Platform, M: Mutex>(config: &Config, crew: &dyn Crew, mutex: &M) -> Report {
+    run_on::<P>(config, crew, &On::<P, M>::new(mutex))
+}
+
+/// [`run`], compiled once for all locks.
+fn run_on<P: Platform>(config: &Config, crew: &dyn Crew, lock: &dyn for<'a> Rounds<Changing<'a, P>>) -> Report {
     let shared = lines::<P>(1);
     let began = now::<P>();
     let plan = (config.threads, config.timing, config.detail);
-    let (records, _, elapsed) = section::rounds::<P, M, _>(mutex, crew, plan, |member| Changing {
+    let (records, _, elapsed) = section::rounds(lock, crew, plan, |member| Changing {
         lines: &shared,
         inside: config.inside.iter().map(|steps| member.paced(*steps)).collect(),
         outside: config.outside.iter().map(|steps| member.paced(*steps)).collect(),

@@ -5,6 +5,7 @@ use crate::record::{Baton, Detail, Received, Record};
 use crate::report::About;
 use crate::Mutex;
 use lockswap_platform::{Ns, Platform};
+use std::marker::PhantomData;
 
 /// The time, for a note.
 #[inline]
@@ -59,25 +60,18 @@ pub(crate) fn acquire<P: Platform, M: Mutex>(
     Noted { waited: entered - asked, measured, received }
 }
 
-/// An operation that is one acquisition. It counts if it began when the phase was `seen` as [`Phase::Measure`] and the
-/// phase still is; its wait is noted if any of it was then, because the longest one may outlast the run at both ends.
-#[inline]
-fn operation<P: Platform, M: Mutex>(
+/// An operation that is one acquisition and is timed. Its wait is noted if any of it was in the measured time, because
+/// the longest one may outlast the run at both ends. Says how many increments were made inside.
+#[inline(never)]
+fn timed_operation<P: Platform, M: Mutex>(
     lock: (&M, &mut M::Thread),
     (crew, member, seen): (&dyn Crew, &Member<'_>, Phase),
     (detail, baton): (Detail, &Baton),
     record: &mut Record,
-    section: impl FnOnce(),
-) {
-    if detail == Detail::Counts {
-        // Nothing but the lock in the way.
-        lock.0.lock(lock.1);
-        section();
-        lock.0.unlock(lock.1);
-        record.ops += u64::from(seen == Phase::Measure && member.signal.phase() == Phase::Measure);
-        return;
-    }
-    let noted = acquire::<P, M>(lock, member, (detail, baton), section);
+    round: &mut dyn Round,
+) -> u64 {
+    let mut made = 0;
+    let noted = acquire::<P, M>(lock, member, (detail, baton), || made = round.inside());
     record.waited += noted.measured;
     if seen == Phase::Measure || noted.measured > 0 {
         record.time(0, noted.waited);
@@ -86,6 +80,7 @@ fn operation<P: Platform, M: Mutex>(
         record.ops += 1;
         noted.count(crew, record);
     }
+    made
 }
 
 /// What the threads of [`rounds`] do besides acquiring the lock.
@@ -96,30 +91,67 @@ pub(crate) trait Round: Send {
     fn outside(&mut self);
 }
 
-/// Lets every thread acquire `mutex` again and again, each acquisition an operation, and do what `start` makes of it:
-/// what they noted, what they made in the end, and the measured time.
-pub(crate) fn rounds<P: Platform, M: Mutex, R: Round>(
-    mutex: &M,
+/// A lock that threads acquire between what an `R` does: all that is compiled for each lock and workload.
+pub(crate) trait Rounds<R>: Sync {
+    /// Acquires the lock again and again until the run stops, each time an operation. It counts if it began and ended in
+    /// [`Phase::Measure`].
+    fn make(&self, member: (&dyn Crew, &Member<'_>), noting: (Detail, &Baton), record: &mut Record, round: &mut R);
+}
+
+/// A mutex on a platform.
+pub(crate) struct On<'a, P, M>(&'a M, PhantomData<fn() -> P>);
+
+impl<'a, P: Platform, M: Mutex> On<'a, P, M> {
+    pub fn new(mutex: &'a M) -> Self {
+        Self(mutex, PhantomData)
+    }
+}
+
+impl<P: Platform, M: Mutex, R: Round> Rounds<R> for On<'_, P, M> {
+    fn make(
+        &self,
+        (crew, member): (&dyn Crew, &Member<'_>),
+        (detail, baton): (Detail, &Baton),
+        record: &mut Record,
+        round: &mut R,
+    ) {
+        let mutex = self.0;
+        let mut me = mutex.thread();
+        loop {
+            let seen = member.signal.phase();
+            if seen == Phase::Stop {
+                return;
+            }
+            record.made += if detail == Detail::Counts {
+                // Nothing but the lock in the way.
+                mutex.lock(&mut me);
+                let made = round.inside();
+                mutex.unlock(&mut me);
+                record.ops += u64::from(seen == Phase::Measure && member.signal.phase() == Phase::Measure);
+                made
+            } else {
+                let lock = (mutex, &mut me);
+                timed_operation::<P, M>(lock, (crew, member, seen), (detail, baton), record, round)
+            };
+            round.outside();
+        }
+    }
+}
+
+/// Lets every thread acquire the lock again and again, and do what `start` makes of it: what they noted, what they made
+/// in the end, and the measured time.
+pub(crate) fn rounds<R: Round>(
+    lock: &dyn Rounds<R>,
     crew: &dyn Crew,
     (threads, timing, detail): (usize, Timing, Detail),
     start: impl Fn(&Member<'_>) -> R + Sync,
 ) -> (Vec<Record>, Vec<R>, Ns) {
     let baton = Baton::default();
     let (noted, elapsed) = gather(crew, threads, timing, |member| {
-        let mut me = mutex.thread();
         let mut record = Record::new(member, classes(detail).len());
         let mut round = start(member);
-        loop {
-            let seen = member.signal.phase();
-            if seen == Phase::Stop {
-                return (record, round);
-            }
-            let mut made = 0;
-            let section = || made = round.inside();
-            operation::<P, M>((mutex, &mut me), (crew, member, seen), (detail, &baton), &mut record, section);
-            record.made += made;
-            round.outside();
-        }
+        lock.make((crew, member), (detail, &baton), &mut record, &mut round);
+        (record, round)
     });
     let (records, rounds) = noted.into_iter().unzip();
     (records, rounds, elapsed)
@@ -132,7 +164,7 @@ pub(crate) fn about(detail: Detail) -> About<'static> {
     About { timed, classes: classes(detail), waits, handoffs: detail == Detail::Handoffs }
 }
 
-/// The classes of times that [`operation`] notes.
+/// The classes of times that a [`timed_operation`] notes.
 fn classes(detail: Detail) -> &'static [&'static str] {
     if detail >= Detail::Waits {
         &[""]

@@ -5,6 +5,7 @@ use crate::epochs::Length;
 use crate::invalid::Invalid;
 use crate::record::Detail;
 use crate::{bursts, calls, counter, epochs, kv, locktorture, ncs, phases, readers, shares};
+use lockswap_locks::registry::Role;
 use lockswap_platform::{parse_duration, Ns};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -145,9 +146,12 @@ impl Workload {
         preset.ok_or_else(|| Invalid::unknown(format!("there is no workload '{name}'"), name, Self::names()))
     }
 
-    /// Whether its locks are read-write locks.
-    pub fn wants_rwlocks(&self) -> bool {
-        matches!(self, Workload::Readers(_))
+    /// What its threads lock.
+    pub fn role(&self) -> Role {
+        match self {
+            Workload::Readers(_) => Role::RwLock,
+            _ => Role::Mutex,
+        }
     }
 
     /// How many threads.

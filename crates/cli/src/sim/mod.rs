@@ -183,7 +183,7 @@ fn sweep(args: &SimArgs) -> Result<Plan, UserError> {
     let workload = Workload::named(&args.workload)?;
     let settings = plan::settings(&args.workload, &args.set);
     let machine = host::machine(&args.machine, &plan::apart(&settings).0)?;
-    let role = plan::role(&workload);
+    let role = workload.role();
     let locks = match args.all {
         true => lockswap_sim::locks(role).map(str::to_owned).collect(),
         false => selection::all_simulated(role, &args.lock)?,

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use indicatif::ProgressBar;
 use lockswap_experiment::host::today;
-use lockswap_experiment::simulated::plan::role;
 use lockswap_experiment::validate::hardware::Run;
 use lockswap_experiment::validate::plan::{callable, is_callable, workload, Plan, Wanted as Comparison};
 use lockswap_experiment::validate::rounds::{self, Measured};
@@ -87,7 +86,7 @@ pub struct ValidateArgs {
 fn plan(args: &ValidateArgs, host: &lockswap_experiment::host::Host) -> Result<Plan, UserError> {
     let workloads = args.workloads.iter().map(|text| Ok((text.clone(), workload(text)?)));
     let workloads = workloads.collect::<Result<Vec<(String, Workload)>, UserError>>()?;
-    let roles: Vec<_> = workloads.iter().map(|(_, workload)| role(workload)).collect();
+    let roles: Vec<_> = workloads.iter().map(|(_, workload)| workload.role()).collect();
     let role_of = |lock: &str| {
         let id = lock.split(':').next().unwrap_or_default().trim();
         roles.iter().copied().find(|role| is_callable(*role, id)).ok_or_else(|| {
@@ -146,7 +145,7 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> anyhow::Result<ExitCode>
     let interrupted = || interrupt.signal().is_some();
     let program = std::env::current_exe()?;
     let make = |run: &Run, time| {
-        let spins = spins_before_park([(role(&run.workload), run.lock.as_str())]);
+        let spins = spins_before_park([(run.workload.role(), run.lock.as_str())]);
         run.measured(&program, &spins.into_iter().collect(), time).map_err(|error| error.to_string())
     };
     let measured = rounds::measure(&plan, &host, &make, &progress, &interrupted).map_err(host::failed)?;

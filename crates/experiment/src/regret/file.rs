@@ -223,7 +223,7 @@ impl Body {
         let per_thread = self.per_thread.as_ref().map(time).transpose()?.unwrap_or_default();
         let duration = time(&self.duration)?.max(per_thread * threads as Ns);
         let kind = self.kind(threads, duration)?;
-        if machine.is_some() && !matches!(&kind, Kind::Workload(workload, 0) if !workload.wants_rwlocks()) {
+        if machine.is_some() && !matches!(&kind, Kind::Workload(workload, 0) if workload.role() == Role::Mutex) {
             return Err(Invalid::new(
                 "it cannot be simulated",
                 "simulate a workload of mutexes without real-time threads",
@@ -245,7 +245,7 @@ impl Body {
                     workload.set(key, value)?;
                 }
                 workload.clone().with(threads, takes).check()?;
-                if workload.wants_rwlocks() || self.realtime >= threads.max(1) {
+                if workload.role() == Role::RwLock || self.realtime >= threads.max(1) {
                     let what = "a workload needs mutexes, and one thread without real-time priority";
                     return Err(Invalid::new(what, "choose another workload, or more threads"));
                 }

@@ -72,15 +72,6 @@ pub fn apart(settings: &[(String, String)]) -> (Settings, Settings) {
     settings.iter().cloned().partition(|(key, _)| key.contains('.'))
 }
 
-/// What a workload's threads lock.
-pub fn role(workload: &Workload) -> Role {
-    if workload.wants_rwlocks() {
-        Role::RwLock
-    } else {
-        Role::Mutex
-    }
-}
-
 /// The locks that suit the workload of this name: the baseline and those that its paper is about.
 fn standard(workload: &str) -> &'static [&'static str] {
     match workload {
@@ -146,7 +137,7 @@ impl Plan {
         })?;
         let mut locks = unique(wanted.locks);
         if locks.is_empty() {
-            locks = match role(&workload) {
+            locks = match workload.role() {
                 Role::Mutex => standard(&wanted.workload).iter().map(|id| (*id).to_owned()).collect(),
                 role => lockswap_sim::locks(role).map(str::to_owned).collect(),
             };

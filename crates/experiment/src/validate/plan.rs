@@ -10,7 +10,7 @@ use lockswap_workloads::record::Detail;
 use lockswap_workloads::workload::Workload;
 
 use crate::host::{Host, NAME};
-use crate::simulated::plan::{doubling, role, Settings};
+use crate::simulated::plan::{doubling, Settings};
 
 /// Locks of all families, the well-known ones.
 const MUTEXES: [&str; 12] = [
@@ -146,7 +146,7 @@ impl Plan {
         let threads = if wanted.threads.is_empty() { doubling(cpus) } else { wanted.threads };
         let mut cases = Vec::new();
         for (text, workload) in wanted.workloads {
-            let role = role(&workload);
+            let role = workload.role();
             let of_role = |lock: &&String| is_callable(role, lock);
             let locks: Vec<String> = match (wanted.all || role == Role::RwLock, wanted.locks.is_empty()) {
                 (_, false) => wanted.locks.iter().filter(of_role).cloned().collect(),
