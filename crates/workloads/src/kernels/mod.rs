@@ -124,14 +124,4 @@ mod tests {
             assert_eq!(done[0], done[1], "{}", kernel.name());
         }
     }
-
-    #[test]
-    fn locks_of_the_catalogue_are_called_directly() {
-        let config = Config { threads: 2, scale: 1 };
-        for kernel in [Kernel::Raytrace, Kernel::Volume, Kernel::Dedup] {
-            assert_eq!(run_directly(kernel, "mcs_spin", config).as_ref(), Some(&run(kernel, config)));
-        }
-        assert_eq!(run_directly(Kernel::Raytrace, "no_such_lock", config), None);
-        assert_eq!(run_directly(Kernel::Cluster, "mcs_spin", config), None);
-    }
 }
