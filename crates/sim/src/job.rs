@@ -13,14 +13,13 @@ use lockswap_locks::parameters::Setting;
 use lockswap_locks::registry::{self, Entry, Role, ENTRIES, PTHREAD, PTHREAD_ADAPTIVE};
 use lockswap_locks::{for_each_lock, RawLock, RawRwLock};
 use lockswap_platform::{window::LONGEST, Ns};
-use lockswap_workloads::direct::{Direct, DirectRw};
+use lockswap_workloads::direct::{Apart, Direct, DirectRw};
 use lockswap_workloads::report::Report;
 use lockswap_workloads::workload::Workload;
 use lockswap_workloads::{bursts, calls, counter, epochs, kv, locktorture, ncs, phases, readers, shares};
 use lockswap_workloads::{Mutex, ReadWrite};
 use std::any::Any;
 use std::fmt;
-use std::ops::Deref;
 
 /// A run to make.
 #[derive(Clone, Debug)]
@@ -85,10 +84,6 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A lock on lines of its own.
-#[repr(align(128))]
-struct Apart<T>(T);
-
 /// A mutex of any type: the workloads are compiled once for all locks.
 trait AnyMutex: Sync {
     fn thread(&self) -> Box<dyn Any>;
@@ -118,13 +113,6 @@ impl Mutex for Box<dyn AnyMutex> {
     }
     fn unlock(&self, me: &mut Box<dyn Any>) {
         (**self).unlock(&mut **me);
-    }
-}
-
-impl<T> Deref for Apart<T> {
-    type Target = T;
-    fn deref(&self) -> &T {
-        &self.0
     }
 }
 

@@ -1,7 +1,9 @@
 //! What workloads do with their parameters, on a simulated machine, where no other program takes time from them.
 
+use lockswap_locks::registry::Role;
 use lockswap_platform::Ns;
-use lockswap_sim::{Job, Machine, Workload};
+use lockswap_sim::{locks, Job, Machine, Workload};
+use lockswap_workloads::record::Detail;
 use lockswap_workloads::report::Report;
 use lockswap_workloads::{locktorture, ncs};
 
@@ -41,4 +43,26 @@ fn threads_wait_for_each_other_more_often_with_a_shorter_pause() {
     assert!(short.waiters > long.waiters && short.ops > long.ops, "{short:?} {long:?}");
     let empty = with(500, 0);
     assert!(empty.handoffs.as_ref().is_some_and(|handoffs| handoffs.count > 0), "{empty:?}");
+}
+
+/// With lines of 128 bytes, twice the alignment of what locks keep on lines of their own.
+#[test]
+fn what_the_hosts_allocator_did_before_changes_nothing() {
+    #[repr(align(64))]
+    struct Block([u8; 64]);
+    let machine = Machine::built_in("apple-m1", &[]).expect("a machine");
+    let counted = |workload: &str, lock: &str| {
+        let workload = Workload::named(workload).expect("a workload").noting(8, 200_000, Detail::Counts);
+        let run = Job { machine: &machine, workload, lock, seed: 3 }.run();
+        run.unwrap_or_else(|failure| panic!("{failure}")).report.ops
+    };
+    for (workload, lock) in locks(Role::Mutex).flat_map(|lock| [("kv", lock), ("bursts", lock)]) {
+        let first = counted(workload, lock);
+        let mut kept = Vec::new();
+        for blocks in 1..4 {
+            kept.extend((0..blocks).map(|number| Box::new(Block([number; 64]))));
+            assert_eq!(counted(workload, lock), first, "{workload} on {lock}, after {} blocks", kept.len());
+        }
+        assert!(kept.iter().any(|block| block.0[0] > 0));
+    }
 }

@@ -38,6 +38,10 @@ fn change<T: AtomicInt<u32>>(word: &T, value: u32) {
     }
 }
 
+/// Two nodes that share a line where lines have 128 bytes: always the same two, wherever the array lies.
+#[repr(align(128))]
+struct Pair<P: Platform>([Node<P>; 2]);
+
 /// The tree. The caller holds a lock around each call. It begins a line, so that the same words share one wherever it
 /// lies.
 #[repr(align(128))]
@@ -45,7 +49,8 @@ pub(crate) struct Avl<P: Platform> {
     root: P::U32,
     size: P::Usize,
     corrupt: AtomicBool,
-    nodes: Box<[Node<P>]>,
+    keys: u32,
+    pairs: Box<[Pair<P>]>,
 }
 
 impl<P: Platform> Avl<P> {
@@ -55,8 +60,14 @@ impl<P: Platform> Avl<P> {
             root: int(NONE),
             size: AtomicInt::new(0),
             corrupt: AtomicBool::new(false),
-            nodes: (0..keys).map(|_| Node::new()).collect(),
+            keys,
+            pairs: (0..keys.div_ceil(2)).map(|_| Pair([Node::new(), Node::new()])).collect(),
         }
+    }
+
+    #[inline]
+    fn node(&self, key: u32) -> &Node<P> {
+        &self.pairs[key as usize / 2].0[key as usize % 2]
     }
 
     /// The number of keys, as counted by `insert` and `remove`.
@@ -71,7 +82,7 @@ impl<P: Platform> Avl<P> {
             if at == NONE {
                 return None;
             }
-            let node = &self.nodes[at as usize];
+            let node = self.node(at);
             at = match key.cmp(&at) {
                 std::cmp::Ordering::Equal => return Some(node.value.load(Relaxed)),
                 std::cmp::Ordering::Less => node.left.load(Relaxed),
@@ -115,7 +126,7 @@ impl<P: Platform> Avl<P> {
             return at;
         }
         if at == NONE {
-            let node = &self.nodes[key as usize];
+            let node = self.node(key);
             change(&node.left, NONE);
             change(&node.right, NONE);
             change(&node.height, 1);
@@ -123,7 +134,7 @@ impl<P: Platform> Avl<P> {
             *new = true;
             return key;
         }
-        let node = &self.nodes[at as usize];
+        let node = self.node(at);
         match key.cmp(&at) {
             std::cmp::Ordering::Equal => {
                 node.value.store(value, Relaxed);
@@ -150,7 +161,7 @@ impl<P: Platform> Avl<P> {
         if at == NONE || self.too_deep(depth) {
             return at;
         }
-        let node = &self.nodes[at as usize];
+        let node = self.node(at);
         match key.cmp(&at) {
             std::cmp::Ordering::Less => {
                 let left = self.remove_below(node.left.load(Relaxed), key, depth + 1, found);
@@ -171,7 +182,7 @@ impl<P: Platform> Avl<P> {
                 if successor == NONE {
                     return at;
                 }
-                let node = &self.nodes[successor as usize];
+                let node = self.node(successor);
                 change(&node.left, left);
                 change(&node.right, rest);
                 return self.balance(successor);
@@ -189,7 +200,7 @@ impl<P: Platform> Avl<P> {
         if self.too_deep(depth) {
             return at;
         }
-        let node = &self.nodes[at as usize];
+        let node = self.node(at);
         let left = node.left.load(Relaxed);
         if left == NONE {
             *first = at;
@@ -203,29 +214,29 @@ impl<P: Platform> Avl<P> {
         if at == NONE {
             0
         } else {
-            self.nodes[at as usize].height.load(Relaxed)
+            self.node(at).height.load(Relaxed)
         }
     }
 
     fn update_height(&self, at: u32) {
-        let node = &self.nodes[at as usize];
+        let node = self.node(at);
         let height = 1 + self.height(node.left.load(Relaxed)).max(self.height(node.right.load(Relaxed)));
         change(&node.height, height.min(MAX_DEPTH));
     }
 
     /// Restores the balance of `at`, whose subtrees are balanced and differ by at most 2 levels; returns the new root.
     fn balance(&self, at: u32) -> u32 {
-        let node = &self.nodes[at as usize];
+        let node = self.node(at);
         let (left, right) = (node.left.load(Relaxed), node.right.load(Relaxed));
         let (left_height, right_height) = (self.height(left), self.height(right));
         if left_height > right_height + 1 {
-            let child = &self.nodes[left as usize];
+            let child = self.node(left);
             if self.height(child.left.load(Relaxed)) < self.height(child.right.load(Relaxed)) {
                 change(&node.left, self.rotate_left(left));
             }
             self.rotate_right(at)
         } else if right_height > left_height + 1 {
-            let child = &self.nodes[right as usize];
+            let child = self.node(right);
             if self.height(child.right.load(Relaxed)) < self.height(child.left.load(Relaxed)) {
                 change(&node.right, self.rotate_right(right));
             }
@@ -237,28 +248,28 @@ impl<P: Platform> Avl<P> {
     }
 
     fn rotate_left(&self, at: u32) -> u32 {
-        let node = &self.nodes[at as usize];
+        let node = self.node(at);
         let up = node.right.load(Relaxed);
         if up == NONE {
             self.corrupt.store(true, Relaxed);
             return at;
         }
-        change(&node.right, self.nodes[up as usize].left.load(Relaxed));
-        self.nodes[up as usize].left.store(at, Relaxed);
+        change(&node.right, self.node(up).left.load(Relaxed));
+        self.node(up).left.store(at, Relaxed);
         self.update_height(at);
         self.update_height(up);
         up
     }
 
     fn rotate_right(&self, at: u32) -> u32 {
-        let node = &self.nodes[at as usize];
+        let node = self.node(at);
         let up = node.left.load(Relaxed);
         if up == NONE {
             self.corrupt.store(true, Relaxed);
             return at;
         }
-        change(&node.left, self.nodes[up as usize].right.load(Relaxed));
-        self.nodes[up as usize].right.store(at, Relaxed);
+        change(&node.left, self.node(up).right.load(Relaxed));
+        self.node(up).right.store(at, Relaxed);
         self.update_height(at);
         self.update_height(up);
         up
@@ -270,7 +281,7 @@ impl<P: Platform> Avl<P> {
             return Err("a descent went deeper than the tree can be".into());
         }
         let mut count = 0;
-        self.check_below(self.root.load(Relaxed), 0, self.nodes.len() as u32, 0, &mut count)?;
+        self.check_below(self.root.load(Relaxed), 0, self.keys, 0, &mut count)?;
         Ok(count)
     }
 
@@ -283,7 +294,7 @@ impl<P: Platform> Avl<P> {
             return Err(format!("key {at} is out of order"));
         }
         *count += 1;
-        let node = &self.nodes[at as usize];
+        let node = self.node(at);
         let left = self.check_below(node.left.load(Relaxed), from, at, depth + 1, count)?;
         let right = self.check_below(node.right.load(Relaxed), at + 1, to, depth + 1, count)?;
         if left.abs_diff(right) > 1 || node.height.load(Relaxed) != 1 + left.max(right) {
@@ -336,15 +347,15 @@ mod tests {
         for key in 0..64 {
             tree.insert(key, 0);
         }
-        let root = &tree.nodes[tree.root.load(Relaxed) as usize];
+        let root = tree.node(tree.root.load(Relaxed));
         let left = root.left.swap(root.right.load(Relaxed), Relaxed);
         assert!(tree.check().unwrap_err().contains("out of order"));
         change(&root.left, NONE);
         assert!(tree.check().unwrap_err().contains("out of balance"));
         change(&root.left, left);
         assert_eq!(tree.check(), Ok(64));
-        tree.nodes[0].left.store(63, Relaxed);
-        tree.nodes[63].left.store(0, Relaxed);
+        tree.node(0).left.store(63, Relaxed);
+        tree.node(63).left.store(0, Relaxed);
         assert!(tree.check().is_err(), "a cycle");
     }
 
@@ -352,7 +363,7 @@ mod tests {
     fn a_cycle_ends_every_operation() {
         let tree = Avl::<Native>::new(8);
         tree.insert(4, 0);
-        tree.nodes[4].left.store(4, Relaxed);
+        tree.node(4).left.store(4, Relaxed);
         assert_eq!(tree.get(1), None);
         assert!(tree.check().is_err());
         tree.insert(1, 0);

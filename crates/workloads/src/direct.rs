@@ -1,13 +1,13 @@
 //! Locks of the catalogue that are called directly, as in a program that was changed by hand, on any platform.
 
 use crate::{Mutex, ReadWrite};
-use lockswap_locks::line::Line;
 use lockswap_locks::named;
 use lockswap_locks::parameters::{self, Setting, SPINS_BEFORE_PARK};
 use lockswap_locks::registry::Role;
 use lockswap_locks::{Context, Preference, RawLock, RawRwLock};
 use lockswap_platform::{settings, window, Platform};
 use std::marker::PhantomData;
+use std::ops::Deref;
 
 /// Gives this process's locks the parameters that `text` names behind a lock of the catalogue, and what the
 /// environment says of the time before a sleep, as the preload library would; says which lock it is, `None` if there
@@ -36,17 +36,28 @@ impl<P: Platform, L: RawLock<P>> Direct<P, L> {
     }
 }
 
-/// The contexts of one thread, which holds at most one lock at a time through them; each on a line of its own, as in
-/// the preload library's pool.
+/// What has lines of its own, also where they have 128 bytes. With less, it would hang on the allocator what shares a
+/// line on such a machine.
+#[repr(align(128))]
+pub struct Apart<T>(pub T);
+
+impl<T> Deref for Apart<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// The contexts of one thread, which holds at most one lock at a time through them.
 pub struct Contexts<C: Context> {
-    current: Box<Line<C>>,
+    current: Box<Apart<C>>,
     /// Contexts of earlier acquisitions that another thread still looked at.
-    others: Vec<Box<Line<C>>>,
+    others: Vec<Box<Apart<C>>>,
 }
 
 impl<C: Context> Contexts<C> {
     fn new() -> Self {
-        Self { current: Box::new(Line(C::new())), others: Vec::new() }
+        Self { current: Box::new(Apart(C::new())), others: Vec::new() }
     }
 
     #[inline]
@@ -63,7 +74,7 @@ impl<C: Context> Contexts<C> {
         let found = self.others.iter_mut().find(|context| context.is_reusable());
         match found {
             Some(reusable) => std::mem::swap(reusable, &mut self.current),
-            None => self.others.push(std::mem::replace(&mut self.current, Box::new(Line(C::new())))),
+            None => self.others.push(std::mem::replace(&mut self.current, Box::new(Apart(C::new())))),
         }
     }
 }
@@ -71,7 +82,7 @@ impl<C: Context> Contexts<C> {
 impl<C: Context> Drop for Contexts<C> {
     fn drop(&mut self) {
         // The next owner may still look at one that is not reusable.
-        let last = std::mem::replace(&mut self.current, Box::new(Line(C::new())));
+        let last = std::mem::replace(&mut self.current, Box::new(Apart(C::new())));
         for context in self.others.drain(..).chain([last]).filter(|context| !context.is_reusable()) {
             Box::leak(context);
         }

@@ -1,6 +1,6 @@
 //! A workload on the threads of this machine and on a lock of the catalogue that is called directly.
 
-use crate::direct::{choose, Direct, DirectRw};
+use crate::direct::{choose, Apart, Direct, DirectRw};
 use crate::hardware::Hardware;
 use crate::report::Report;
 use crate::workload::Workload;
@@ -8,10 +8,6 @@ use crate::{bursts, counter, kv, locktorture, ncs, phases, readers};
 use lockswap_locks::registry::Role;
 use lockswap_locks::{for_each_lock, RawLock, RawRwLock};
 use lockswap_platform::Native;
-
-/// A lock on lines of its own, as in the simulation.
-#[repr(align(128))]
-struct Apart<T>(T);
 
 /// Runs the workload on the lock `text`, which may have parameters.
 ///
