@@ -36,8 +36,8 @@ impl<P: Platform, L: RawLock<P>> Direct<P, L> {
     }
 }
 
-/// What has lines of its own, also where they have 128 bytes. With less, it would hang on the allocator what shares a
-/// line on such a machine.
+/// A value that shares no cache line, also where lines have 128 bytes: with less alignment, two values would share one
+/// or not as the allocator places them.
 #[repr(align(128))]
 pub struct Apart<T>(pub T);
 

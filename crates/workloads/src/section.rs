@@ -91,14 +91,14 @@ pub(crate) trait Round: Send {
     fn outside(&mut self);
 }
 
-/// A lock that threads acquire between what an `R` does: all that is compiled for each lock and workload.
+/// The rounds of an `R` on one lock: the only part of a workload that is compiled for each lock.
 pub(crate) trait Rounds<R>: Sync {
     /// Acquires the lock again and again until the run stops, each time an operation. It counts if it began and ended in
     /// [`Phase::Measure`].
     fn make(&self, member: (&dyn Crew, &Member<'_>), noting: (Detail, &Baton), record: &mut Record, round: &mut R);
 }
 
-/// A mutex on a platform.
+/// Rounds on a mutex of a platform.
 pub(crate) struct On<'a, P, M>(&'a M, PhantomData<fn() -> P>);
 
 impl<'a, P: Platform, M: Mutex> On<'a, P, M> {
