@@ -38,10 +38,6 @@ fn change<T: AtomicInt<u32>>(word: &T, value: u32) {
     }
 }
 
-/// Two nodes that share a line where lines have 128 bytes: always the same two, wherever the array lies.
-#[repr(align(128))]
-struct Pair<P: Platform>([Node<P>; 2]);
-
 /// The tree. The caller holds a lock around each call. It begins a line, so that the same words share one wherever it
 /// lies.
 #[repr(align(128))]
@@ -50,24 +46,28 @@ pub(crate) struct Avl<P: Platform> {
     size: P::Usize,
     corrupt: AtomicBool,
     keys: u32,
-    pairs: Box<[Pair<P>]>,
+    nodes: Box<[Node<P>]>,
+    /// The node of key 0: 0 or 1, so that it begins a line of 128 bytes, too, and the same two nodes share one.
+    first: usize,
 }
 
 impl<P: Platform> Avl<P> {
     /// An empty tree for the keys `0..keys`.
     pub(crate) fn new(keys: u32) -> Self {
+        let nodes: Box<[_]> = (0..=keys).map(|_| Node::new()).collect();
         Self {
             root: int(NONE),
             size: AtomicInt::new(0),
             corrupt: AtomicBool::new(false),
             keys,
-            pairs: (0..keys.div_ceil(2)).map(|_| Pair([Node::new(), Node::new()])).collect(),
+            first: usize::from(!nodes.as_ptr().addr().is_multiple_of(128)),
+            nodes,
         }
     }
 
     #[inline]
     fn node(&self, key: u32) -> &Node<P> {
-        &self.pairs[key as usize / 2].0[key as usize % 2]
+        &self.nodes[self.first + key as usize]
     }
 
     /// The number of keys, as counted by `insert` and `remove`.
