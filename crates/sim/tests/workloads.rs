@@ -6,6 +6,7 @@ use lockswap_sim::{locks, Job, Machine, Workload};
 use lockswap_workloads::record::Detail;
 use lockswap_workloads::report::Report;
 use lockswap_workloads::{locktorture, ncs};
+use std::hint::black_box;
 
 fn run(workload: Workload, threads: usize, duration: Ns) -> Report {
     let machine = Machine::built_in("xeon-e5-2699v3", &[]).expect("a machine");
@@ -49,7 +50,9 @@ fn threads_wait_for_each_other_more_often_with_a_shorter_pause() {
 #[test]
 fn what_the_hosts_allocator_did_before_changes_nothing() {
     #[repr(align(64))]
-    struct Block([u8; 64]);
+    struct Block {
+        _bytes: [u8; 64],
+    }
     let machine = Machine::built_in("apple-m1", &[]).expect("a machine");
     let counted = |workload: &str, lock: &str| {
         let workload = Workload::named(workload).expect("a workload").noting(8, 200_000, Detail::Counts);
@@ -60,9 +63,8 @@ fn what_the_hosts_allocator_did_before_changes_nothing() {
         let first = counted(workload, lock);
         let mut kept = Vec::new();
         for blocks in 1..4 {
-            kept.extend((0..blocks).map(|number| Box::new(Block([number; 64]))));
+            kept.extend((0..blocks).map(|_| black_box(Box::new(Block { _bytes: [0; 64] }))));
             assert_eq!(counted(workload, lock), first, "{workload} on {lock}, after {} blocks", kept.len());
         }
-        assert!(kept.iter().any(|block| block.0[0] > 0));
     }
 }
