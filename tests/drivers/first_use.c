@@ -294,11 +294,15 @@ static void held_and_of_another_kind(void) {
     }
 }
 
-static atomic_bool churn_over;
+static atomic_bool churn_paused, churn_over;
 
 static void *churn_first_uses(void *unused) {
     union object objects[32];
     while (!atomic_load(&churn_over)) {
+        if (atomic_load(&churn_paused)) {
+            usleep(200);
+            continue;
+        }
         memset(objects, 0, sizeof objects);
         for (int i = 0; i < 32; i++) {
             use(&objects[i], i % 4 == 0);
@@ -329,9 +333,11 @@ static void first_use_and_fork(void) {
             waiters[i] = spawn(queue_up, &held[i]);
         }
         settle();
+        /* The churners run while the process is forked, and leave the CPUs to the child then. */
+        atomic_store(&churn_paused, false);
+        nap_ms(2);
         pid_t pid = fork_child();
         if (pid == 0) {
-            atomic_store(&churn_over, false);
             pthread_t churner = spawn(churn_first_uses, NULL);
             for (int i = 0; i < HELD; i++) {
                 RC(trylock_elsewhere(&held[i]), EBUSY);
@@ -350,6 +356,7 @@ static void first_use_and_fork(void) {
             join(churner);
             _exit(0);
         }
+        atomic_store(&churn_paused, true);
         wait_child(pid);
         for (int i = 0; i < HELD; i++) {
             OK(pthread_mutex_unlock(&held[i]));
