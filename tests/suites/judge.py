@@ -73,7 +73,7 @@ def print_tail(output):
 def run_plain(suite, tests, runner):
     """The tests that pass without lockswap, the longest first."""
     start = time.monotonic()
-    results = runner.run_all(tests, None)
+    results = runner.run_all(tests, [None])[None]
     failed = []
     for test in tests:
         if results[test.name].verdict != "failed":
@@ -93,10 +93,8 @@ def run_plain(suite, tests, runner):
     return sorted(passed, key=lambda test: -results[test.name].seconds)
 
 
-def judge_lock(suite, tests, lock, known, runner):
-    """Runs the tests on a lock and says what differs."""
-    start = time.monotonic()
-    results = runner.run_all(tests, lock)
+def judge_lock(suite, tests, lock, results, known, runner):
+    """Says what differs on a lock."""
     total, expected = Total(), 0
     for test in tests:
         result = results[test.name]
@@ -120,7 +118,8 @@ def judge_lock(suite, tests, lock, known, runner):
             f"times, without lockswap {turns.without} times; its last lines:")
         print_tail(turns.output)
     differences = f", {expected} known to differ" if expected else ""
-    say(f"{suite} {lock}: {total.passed} passed, {total.failed} failed{differences}, {time.monotonic() - start:.0f} s")
+    seconds = sum(result.seconds for result in results.values())
+    say(f"{suite} {lock}: {total.passed} passed, {total.failed} failed{differences}, runs of {seconds:.0f} s in all")
     return total
 
 
@@ -138,5 +137,9 @@ def judge(suite, tests, locks, runner, everything):
             total.failed += 1
     for lock in locks:
         runner.check_loaded(lock)
-        total += judge_lock(suite, passing, lock, known, runner)
+    start = time.monotonic()
+    results = runner.run_all(passing, locks)
+    say(f"{suite} on {' '.join(locks)}: {time.monotonic() - start:.0f} s")
+    for lock in locks:
+        total += judge_lock(suite, passing, lock, results[lock], known, runner)
     return total

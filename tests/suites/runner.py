@@ -100,7 +100,11 @@ class Runner:
         verdict = {0: "passed", UNSUPPORTED: "skipped"}.get(status, "failed")
         return Result(verdict, seconds, f"{text}\n{end}".strip())
 
-    def run_all(self, tests, lock):
-        """{name: result}; the tests are begun in the order given."""
-        results = in_parallel(self.jobs, lambda test: self.run(test, lock), tests)
-        return {test.name: result for test, result in zip(tests, results)}
+    def run_all(self, tests, locks):
+        """{lock: {name: result}}; the tests are begun in the order given, each on all locks after another."""
+        runs = [(test, lock) for test in tests for lock in locks]
+        results = in_parallel(self.jobs, lambda run: self.run(*run), runs)
+        of_locks = {lock: {} for lock in locks}
+        for (test, lock), result in zip(runs, results):
+            of_locks[lock][test.name] = result
+        return of_locks
