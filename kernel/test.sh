@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # test.sh [RUN...]: builds Debian's kernel with our patches and boots it in an emulator, where it tests its own locks:
-# once for each order, or as each RUN says (see boot).
+# once for each order, or as each RUN says (see boot). `test.sh build` only builds it.
 #
 # The kernel is that of $KERNEL_VERSION (6.1). What is built is kept in $KERNEL_CACHE (~/.cache/lockswap-kernel) under a
 # hash of all that it depends on. Installs missing packages if LOCKSWAP_TESTS_MUST_RUN=1.
@@ -47,6 +47,7 @@ if [ ! -e "$dir/built" ]; then
 	"$here/lint" $version "$dir/src" "$dir/obj"
 	touch "$dir/built"
 fi
+[ "$*" != build ] || exit 0
 
 root=$dir/root
 rm -rf "$root"

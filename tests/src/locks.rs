@@ -78,8 +78,8 @@ const NUMA: [&str; 6] = ["cna", "shfllock", "c-", "hmcs", "ahmcs", "hbo"];
 /// that looks at NUMA nodes, a blocking one that does, and glibc's behind ours.
 const FEW: [&str; 5] = ["interposed-pthread", "auto", "mcs_spin", "cna", "shfllock-b"];
 
-/// Which locks a test runs on. `LOCKSWAP_TEST_LOCKS=a,b` narrows them down to those that it
-/// names, `all` makes all of them all.
+/// Which locks a test runs on. `LOCKSWAP_TEST_LOCKS=a,b` narrows them down to those that it names, in its order; `all`
+/// makes all of them all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// Every mutex lock that is preloaded.
@@ -103,7 +103,11 @@ pub fn variants(which: Which) -> &'static [Variant] {
         ids.retain(|id| id != "pthread");
         match &wanted {
             Some(all) if all == "all" => {}
-            Some(list) => ids.retain(|id| list.split(',').any(|want| want == id)),
+            Some(list) => {
+                let place = |id: &String| list.split(',').position(|want| want == id);
+                ids.retain(|id| place(id).is_some());
+                ids.sort_by_key(place);
+            }
             None if which == Which::All => {}
             None if which == Which::Few => ids.retain(|id| FEW.contains(&id.as_str())),
             None => ids.retain(|id| REPRESENTATIVES.contains(&id.as_str())),

@@ -1,5 +1,6 @@
 //! Debian packages that the tests need: where one is missing the test is skipped. With `LOCKSWAP_TESTS_MUST_RUN=1`
-//! missing packages are installed, by root.
+//! missing packages are installed, by root. `.ci/run` has then installed those that `tests/packages` names, all at once:
+//! each call of apt-get takes seconds.
 
 use crate::skip::{must_run, skip};
 use std::path::{Path, PathBuf};
@@ -33,8 +34,9 @@ fn install(package: &str) -> Result<(), String> {
         return Err("only root can install it".to_string());
     }
     let wait = "DPkg::Lock::Timeout=300";
-    apt_get(&["update", "-q", "-o", wait])?;
-    apt_get(&["install", "-y", "-q", "--no-install-recommends", "-o", wait, package])
+    let install = || apt_get(&["install", "-y", "-q", "--no-install-recommends", "-o", wait, package]);
+    // The package lists may be missing, or name versions that the archive has no more.
+    install().or_else(|_| apt_get(&["update", "-q", "-o", wait]).and_then(|()| install()))
 }
 
 fn find_or_install(package: &str, find: impl Fn() -> Option<PathBuf>) -> Option<PathBuf> {
