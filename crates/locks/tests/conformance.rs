@@ -48,12 +48,14 @@ fn declare(nodes: &[u8]) -> MutexGuard<'static, ()> {
     alone
 }
 
-/// Checks every lock, or those that `LOCKSWAP_TEST_LOCKS=a,b` names: two at a time, since a check sleeps for half of its
-/// time; `LOCKSWAP_TEST_ALONE` makes it one, for qemu, where each waiter that spins is dear.
+/// Checks every lock, or those that `LOCKSWAP_TEST_LOCKS=a,b` names, on both machines or the one that
+/// `LOCKSWAP_TEST_TOPOLOGY` names: two at a time, since a check sleeps for half of its time.
 fn check(role: Role, checks: &[(&str, fn())]) {
     let wanted = std::env::var("LOCKSWAP_TEST_LOCKS").ok();
     let is_wanted = |id: &str| wanted.as_ref().is_none_or(|list| list.split(',').any(|name| name == id));
-    for nodes in TOPOLOGIES {
+    let only = std::env::var("LOCKSWAP_TEST_TOPOLOGY").ok();
+    assert!(only.as_deref().is_none_or(|only| TOPOLOGIES.contains(&only)), "{only:?} is none of {TOPOLOGIES:?}");
+    for nodes in TOPOLOGIES.into_iter().filter(|nodes| only.as_ref().is_none_or(|only| only == nodes)) {
         let _alone = declare(nodes.as_bytes());
         let left = Mutex::new(checks.iter().filter(|(id, _)| is_wanted(id)));
         let next = || left.lock().unwrap().next();
@@ -66,12 +68,10 @@ fn check(role: Role, checks: &[(&str, fn())]) {
             }
         };
         std::thread::scope(|scope| {
-            if std::env::var_os("LOCKSWAP_TEST_ALONE").is_none() {
-                // Whoever hangs says in which thread.
-                let name = std::thread::current().name().unwrap_or_default().to_owned();
-                let second = std::thread::Builder::new().name(name);
-                second.spawn_scoped(scope, checks_what_is_left).expect("a second thread");
-            }
+            // Whoever hangs says in which thread.
+            let name = std::thread::current().name().unwrap_or_default().to_owned();
+            let second = std::thread::Builder::new().name(name);
+            second.spawn_scoped(scope, checks_what_is_left).expect("a second thread");
             checks_what_is_left();
         });
     }
