@@ -1,5 +1,5 @@
-/* Signal handlers that use mutexes, 5,000 times a second in each thread: other ones than those that they interrupt, the
-   same ones without waiting, and some that stay locked when the handler returns. POSIX does not promise that this
+/* Signal handlers that use mutexes, 5,000 times a second in each thread: other ones than those that they interrupt,
+   the same ones without waiting, and some that stay locked when the handler returns. POSIX does not promise that this
    works; glibc's own locks do it, and programs rely on it. */
 #include "driver.h"
 

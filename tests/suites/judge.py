@@ -119,7 +119,7 @@ def judge_lock(suite, tests, lock, results, known, runner):
         print_tail(turns.output)
     differences = f", {expected} known to differ" if expected else ""
     seconds = sum(result.seconds for result in results.values())
-    say(f"{suite} {lock}: {total.passed} passed, {total.failed} failed{differences}, runs of {seconds:.0f} s in all")
+    say(f"{suite} {lock}: {total.passed} passed, {total.failed} failed{differences}, {seconds:.0f} s one by one")
     return total
 
 
