@@ -34,7 +34,7 @@ pub struct MutantsArgs {
     #[arg(long, requires = "write")]
     missing: bool,
     /// File for the table; the results lie beside it, as FILE with .json at its end. With --lock, --place or --missing
-    /// the results of other mutants stay, as long as their lines do.
+    /// the results of other mutants stay, as long as their lines do. What has caught a mutant before is tried first.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// Mutants that are tried at the same time.
@@ -75,10 +75,11 @@ pub fn run(args: MutantsArgs) -> Outcome {
     let start = Instant::now();
     let beside = args.write.as_ref().map(|path| path.with_extension("json"));
     let is_part = !args.locks.is_empty() || args.place.is_some() || args.missing;
-    let mut known = match &beside {
-        Some(path) if is_part => Results::read(path)?,
-        _ => Results::default(),
-    };
+    let mut known = beside.as_ref().map_or_else(|| Ok(Results::default()), |path| Results::read(path))?;
+    let caught_before = known.caught_by();
+    if !is_part {
+        known = Results::default();
+    }
     let mut plan = search(&subjects, args.jobs);
     if args.locks.is_empty() {
         known.orders = unseen_orders(&plan);
@@ -98,7 +99,8 @@ pub fn run(args: MutantsArgs) -> Outcome {
                 loop {
                     let next = queue.lock().expect("no job panics").next();
                     let Some((mutant, targets)) = next else { break };
-                    let verdict = try_mutant(&subjects, mutant, &targets, &mut worker);
+                    let first = caught_before.get(&mutant).map(String::as_str);
+                    let verdict = try_mutant(&subjects, mutant, &targets, first, &mut worker);
                     println!("{}", line(&verdict));
                     verdicts.lock().expect("no job panics").push(verdict);
                 }
@@ -182,17 +184,33 @@ fn passed(index: usize, subject: &Subject) -> BTreeMap<Mutant, Vec<Target>> {
     found
 }
 
-/// Tries the scenarios until one fails.
-fn try_mutant(subjects: &[Subject], mutant: Mutant, targets: &[Target], worker: &mut Option<Worker>) -> Verdict {
+/// Tries the scenarios until one fails; `first` the one that has caught the mutant before, so that a machine that is
+/// slower, or busy, finds the same.
+fn try_mutant(
+    subjects: &[Subject],
+    mutant: Mutant,
+    targets: &[Target],
+    first: Option<&str>,
+    worker: &mut Option<Worker>,
+) -> Verdict {
     let everyone: HashMap<_, _> =
         subjects::all().iter().enumerate().map(|(index, subject)| (subject.name(), index)).collect();
     let mut spent = Duration::ZERO;
     let mut undecided = None;
-    let relevant: Vec<_> = targets
+    let by = |target: &Target| {
+        let subject = &subjects[target.subject];
+        let scenarios = match target.engine {
+            Engine::Explore => &subject.explore,
+            Engine::Loom => &subject.weak,
+        };
+        format!("{}, {}, {}", subject.name(), target.engine, scenarios[target.scenario].name)
+    };
+    let mut relevant: Vec<_> = targets
         .iter()
         // Orders mean nothing to the explorer.
         .filter(|target| target.engine == Engine::Loom || matches!(mutant.change, Change::Skip(_)))
         .collect();
+    relevant.sort_by_key(|target| Some(by(target).as_str()) != first);
     let mut tried = 0;
     for target in &relevant {
         if spent > PER_MUTANT {
@@ -205,17 +223,12 @@ fn try_mutant(subjects: &[Subject], mutant: Mutant, targets: &[Target], worker: 
         let (alive, answer, took) = worker.take().unwrap_or_else(Worker::start).ask(&order);
         *worker = alive;
         spent += took;
-        let scenario = match target.engine {
-            Engine::Explore => subject.explore[target.scenario].name,
-            Engine::Loom => subject.weak[target.scenario].name,
-        };
-        let by = format!("{}, {}, {scenario}", subject.name(), target.engine);
         match answer {
             Answer::Holds => {}
-            Answer::Undecided(why) => undecided = Some((by, why)),
+            Answer::Undecided(why) => undecided = Some((by(target), why)),
             Answer::Fails(failure) => {
                 let source = source::line(&mutant.place.file, mutant.place.line);
-                let caught = Some((by, failure));
+                let caught = Some((by(target), failure));
                 return Verdict { mutant, source, caught, undecided: None, tried: (tried, relevant.len()) };
             }
         }

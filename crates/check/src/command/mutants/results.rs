@@ -6,7 +6,7 @@ use lockswap_check::source;
 use lockswap_check::subjects::Subject;
 use lockswap_check::survivors::{self, EXPLAINED, SOURCES};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -51,6 +51,12 @@ impl Results {
             true
         });
         Ok(results)
+    }
+
+    /// What has caught each mutant that was caught: lock, machine, scenario.
+    pub fn caught_by(&self) -> BTreeMap<Mutant, String> {
+        let caught = |verdict: &Verdict| Some((verdict.mutant.clone(), verdict.caught.clone()?.0));
+        self.verdicts.iter().filter_map(caught).collect()
     }
 
     /// One mutant on a line, so that a difference can be read.
