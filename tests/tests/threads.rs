@@ -42,6 +42,15 @@ fn memory_of_threads_of_timers() {
     does_not_grow("timers", 4000);
 }
 
+/// glibc alone knows about such a thread: no lock may take the program for one with a single thread.
+#[test]
+fn threads_of_timers_and_the_first_thread_exclude_each_other() {
+    let Some(program) = program("timer_thread") else { return };
+    for lock in LOCKS {
+        on(lock, &program, &[]);
+    }
+}
+
 #[test]
 fn memory_of_threads_that_exit_and_lock_in_destructors_of_keys() {
     does_not_grow("exit", 4000);

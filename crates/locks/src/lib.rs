@@ -120,16 +120,17 @@ pub unsafe trait RawLock<P: Platform>: Send + Sync + Sized + 'static {
         false
     }
 
-    /// Releases the lock if nobody waits for it, and returns whether it did. A lock with a context has this method and
-    /// [`RawLock::hand_over`], so that a caller can keep the uncontended path short. The provided method never
-    /// releases.
+    /// Releases the lock if nobody waits for it, and returns whether it did. A lock that may have much to do for those
+    /// that wait has this method and [`RawLock::hand_over`], so that a caller can keep the uncontended path short. The
+    /// provided method is [`RawLock::unlock`].
     ///
     /// # Safety
     /// As for [`RawLock::unlock`]; on `false` the lock is still held.
     #[inline(always)]
     unsafe fn unlock_alone(&self, cx: &Self::Ctx) -> bool {
-        let _ = cx;
-        false
+        // SAFETY: the caller keeps the contract of the call.
+        unsafe { self.unlock(cx) };
+        true
     }
 
     /// Releases the lock, to a waiter if there is one: what is left to do when [`RawLock::unlock_alone`] has failed.

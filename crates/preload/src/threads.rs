@@ -11,8 +11,19 @@ use crate::tls::{self, Keeps};
 use crate::trace::{self, whatif};
 use crate::{epoch, pool};
 use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicBool, Ordering};
 use libc::{pthread_attr_t, pthread_t};
 use lockswap_records::counters::Counter;
+
+/// What [`have_begun`] says. Relaxed: a thread that does not know yet asks glibc.
+static HAVE_BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// Whether the program has started a thread here; still so in the child of a fork, as glibc sees it. If not, there may
+/// still be several, see above.
+#[inline(always)]
+pub fn have_begun() -> bool {
+    HAVE_BEGUN.load(Ordering::Relaxed)
+}
 
 /// What a new thread has to run, on its way there in memory from `malloc`, which starting a thread calls anyway.
 struct Task<R> {
@@ -58,6 +69,9 @@ fn create<R>(
     real: impl FnOnce(Start<R>, *mut c_void) -> c_int,
 ) -> c_int {
     trace::thread_begins();
+    if !have_begun() {
+        HAVE_BEGUN.store(true, Ordering::Relaxed);
+    }
     // SAFETY: a size.
     let task = unsafe { libc::malloc(size_of::<Task<R>>()) }.cast::<Task<R>>();
     if task.is_null() {

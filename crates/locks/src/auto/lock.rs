@@ -156,6 +156,11 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
     #[cold]
     #[inline(never)]
     fn lock_contended(&self) {
+        // With a lock that is routed somewhere, nobody has tried yet; in a function of its own this would cost all other
+        // acquisitions a jump.
+        if Self::any_is_routed() && !self.is_held() && self.acquire_free() {
+            return;
+        }
         if self.lets_big_cores_pass() && self.acquire_free() {
             return;
         }
@@ -418,21 +423,23 @@ unsafe impl<P: Platform, B: Bounds> RawLock<P> for AutoLock<P, B> {
     #[inline]
     unsafe fn lock(&self, (): &()) {
         // ORDER(hand-off): as in `acquire_free`.
-        let is_worth_trying = !Self::any_is_routed() || !self.is_held_on_route();
-        if is_worth_trying && self.held.compare_exchange(FREE, HELD, Ordering::Acquire).is_ok() {
+        if !Self::any_is_routed() && self.held.compare_exchange(FREE, HELD, Ordering::Acquire).is_ok() {
             self.count();
         } else {
             self.lock_contended();
         }
     }
 
-    #[inline]
-    unsafe fn unlock(&self, (): &()) {
+    #[inline(always)]
+    unsafe fn unlock_alone(&self, (): &()) -> bool {
         // ORDER(hand-off): the store is a Release; it pairs with the Acquire of the next acquisition.
         // LAST: the lock may be destroyed after this store.
-        if !P::store_unless(&self.alert, &self.held, FREE) {
-            self.unlock_contended();
-        }
+        P::store_unless(&self.alert, &self.held, FREE)
+    }
+
+    #[inline]
+    unsafe fn hand_over(&self, (): &()) {
+        self.unlock_contended();
     }
 
     #[inline]

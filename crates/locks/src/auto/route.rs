@@ -181,14 +181,6 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         // A round is over.
         self.goes_on_without_release() && (first..=here).filter(waits).any(grant)
     }
-
-    /// As [`crate::IsHeld::is_held`], where some lock of the process is routed. It is not inlined, so that the way of
-    /// all other acquisitions has no jump in it, which would take a cycle.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn is_held_on_route(&self) -> bool {
-        crate::IsHeld::is_held(self)
-    }
 }
 
 #[cfg(test)]

@@ -22,8 +22,8 @@
 //! | 0        | OPEN + n    | closing: sequences refuse, and `settle` ends those that have begun                       |
 //! | 0        | n           | closed: the n threads are about to leave `settle`, and no other one calls the kernel     |
 //!
-//! A sequence looks at [`AREA`] inside, too: else a thread that has looked before it lost its CPU could begin one when
-//! all is off.
+//! A sequence looks at [`AREA`] inside: else a thread that has looked before it lost its CPU could begin one when all
+//! is off.
 //!
 //! Always off on aarch64: a sequence would need its own code there (a release store, no address of a byte in one
 //! instruction), no machine here could test it, and an exchange takes no longer than a store release where LSE's
@@ -122,13 +122,8 @@ fn give_up() {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub fn store_unless(flag: &AtomicU8, word: &AtomicU8, value: u8) -> bool {
-    // Relaxed: the sequence looks again.
-    let area = AREA.load(Ordering::Relaxed);
-    if area == 0 {
-        return false;
-    }
-    // SAFETY: `area` is where the kernel looks for the sequence that this thread is in; the descriptor lasts as long
-    // as the program, because the library is never unloaded. Flag and word are valid. Loads and stores of x86 are
+    // SAFETY: [`AREA`] says where the kernel looks for the sequence that this thread is in; the descriptor lasts as
+    // long as the program, because the library is never unloaded. Flag and word are valid. Loads and stores of x86 are
     // Acquire and Release, and the compiler moves no access across the block.
     unsafe {
         core::arch::asm!(
@@ -140,12 +135,13 @@ pub fn store_unless(flag: &AtomicU8, word: &AtomicU8, value: u8) -> bool {
             ".popsection",
             "lea {descriptor}, [rip + 22b]",
             "33:",
+            "mov {area}, qword ptr [rip + {area_now}]",
+            "test {area}, {area}",
+            "jz {refused}",
             // The kernel leaves the word as it is unless it takes the CPU from the thread, so that it need not be
             // written each time: an atomic instruction that follows would wait for that store, too.
             "cmp qword ptr fs:[{area}], {descriptor}",
             "jne 66f",
-            "cmp qword ptr [rip + {area_now}], {area}",
-            "jne {refused}",
             "cmp byte ptr [{flag}], 0",
             "jne {refused}",
             "mov byte ptr [{word}], {value}",
@@ -165,7 +161,7 @@ pub fn store_unless(flag: &AtomicU8, word: &AtomicU8, value: u8) -> bool {
             ".popsection",
             descriptor = out(reg) _,
             tries = inout(reg) 2_u32 => _,
-            area = in(reg) area,
+            area = out(reg) _,
             area_now = sym AREA,
             flag = in(reg) flag.as_ptr(),
             word = in(reg) word.as_ptr(),

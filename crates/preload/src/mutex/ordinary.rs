@@ -6,6 +6,7 @@ use super::{Class, Mutex, Ops, ARE_REPLACED, OPS};
 use crate::functions::{ACTIVE, REAL};
 use crate::outside;
 use crate::pool::{self, Pool, LOCKS};
+use crate::threads;
 use crate::tls;
 use core::ffi::c_int;
 use core::marker::PhantomData;
@@ -19,14 +20,40 @@ use lockswap_platform::{Deadline, Native, Single};
 /// several locks, so that only the mutex tells which of them this one is.
 struct OnLock<N, S, const SEVERAL: bool>(PhantomData<(N, S)>);
 
-/// Whether the process has one thread, so that no instruction needs to be atomic (set by glibc).
-#[inline(always)]
-fn has_one_thread() -> bool {
-    extern "C" {
-        static __libc_single_threaded: AtomicU8;
+/// What a function knows about the threads of the process.
+#[derive(Clone, Copy)]
+enum Threads {
+    /// There are several, or have been: each instruction must be atomic that has to be.
+    Several,
+    /// glibc knows how many; probably it is one.
+    AskGlibc,
+}
+
+impl Threads {
+    /// Calls `f` with what is known, once in the code for either case.
+    #[inline(always)]
+    fn known<R>(f: impl FnOnce(Threads) -> R) -> R {
+        if threads::have_begun() {
+            f(Threads::Several)
+        } else {
+            seldom();
+            f(Threads::AskGlibc)
+        }
     }
-    // SAFETY: glibc's variable. Relaxed: it changes only while one thread exists, and creating a thread synchronises.
-    unsafe { __libc_single_threaded.load(Ordering::Relaxed) != 0 }
+
+    /// Whether the process has one thread, so that no instruction needs to be atomic.
+    #[inline(always)]
+    fn are_one(self) -> bool {
+        extern "C" {
+            static __libc_single_threaded: AtomicU8;
+        }
+        match self {
+            Threads::Several => false,
+            // SAFETY: glibc's variable. Relaxed: it changes only while one thread exists, and creating a thread
+            // synchronises.
+            Threads::AskGlibc => unsafe { __libc_single_threaded.load(Ordering::Relaxed) != 0 },
+        }
+    }
 }
 
 /// Stands where execution seldom comes: the compiler lays the other way out without jumps, each of which takes a
@@ -34,6 +61,14 @@ fn has_one_thread() -> bool {
 #[cold]
 #[inline(never)]
 fn seldom() {}
+
+/// The result of a function that comes last in another one, and whose result is 0. The compiler must not know that:
+/// it would call the function and return a 0 of its own, and a call needs a stack frame, which costs the uncontended
+/// path a store before its atomic instruction.
+#[inline(always)]
+fn zero() -> c_int {
+    core::hint::black_box(0)
+}
 
 impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL> {
     const LAYOUTS_AGREE: () = assert!(size_of::<N>() == size_of::<S>() && size_of::<N::Ctx>() == size_of::<S::Ctx>());
@@ -44,7 +79,7 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
         acquire_until: Self::acquire_until,
         release: |mutex| {
             // SAFETY: as for `Ops`.
-            unsafe { Self::release(mutex) };
+            unsafe { Self::release(mutex, Threads::AskGlibc) };
         },
         release_to_wait: Self::release_to_wait,
         is_held: |mutex| mutex.is_held::<Native, N>(),
@@ -79,11 +114,10 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
     /// Acquires if that needs no waiting; a lock without a context may wait. With one thread both types see the same
     /// lock.
     #[inline(always)]
-    unsafe fn acquire_at_once(mutex: &Mutex, is_asked: bool) -> bool {
+    unsafe fn acquire_at_once(mutex: &Mutex, threads: Threads, is_asked: bool) -> bool {
         // SAFETY: as for `Ops`.
         unsafe {
-            if has_one_thread() {
-                seldom();
+            if threads.are_one() {
                 mutex.acquire_at_once::<Single, S>(Self::pool(mutex), is_asked)
             } else if N::HAS_CONTEXT {
                 mutex.acquire_at_once::<Native, N>(Self::pool(mutex), is_asked)
@@ -143,7 +177,7 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
                 mutex.acquire::<Native, N>(Self::pool(mutex), How::Wait);
             }
         }
-        0
+        zero()
     }
 
     /// Acquires the lock through the thread's first own context, and notes that; not, if that or a lock is not at
@@ -167,7 +201,7 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
     /// Releases a mutex. One without a context is held; of one with a context that is looked at here, because that is
     /// where the context is. The result is 0, so that the slow path can be a jump.
     #[inline(always)]
-    unsafe fn release(mutex: &Mutex) -> c_int {
+    unsafe fn release(mutex: &Mutex, threads: Threads) -> c_int {
         // SAFETY: as for `Ops`.
         unsafe {
             if let Some(small) = mutex.in_place::<Native, N>() {
@@ -175,18 +209,13 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
                 return 0;
             }
             if !N::HAS_CONTEXT {
-                if has_one_thread() {
-                    seldom();
-                    mutex.held_lock::<Single, S>().unlock(NonNull::dangling().as_ref());
-                } else {
-                    mutex.held_lock::<Native, N>().unlock(NonNull::dangling().as_ref());
-                }
-                return 0;
+                let context = NonNull::dangling();
+                return if Self::unlock_alone(mutex, context, threads) { 0 } else { Self::hand_over(mutex, context) };
             }
             // The mutex may be gone after the release.
             let pool = Self::pool(mutex);
             match mutex.held_through::<Native, N>() {
-                Some(context) if Self::unlock_alone(mutex, context) => pool::put(pool, context),
+                Some(context) if Self::unlock_alone(mutex, context, threads) => pool::put(pool, context),
                 Some(context) => return Self::hand_over(mutex, context),
                 None => {}
             }
@@ -200,19 +229,18 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
         // SAFETY: a mutex of ours.
         unsafe {
             if mutex.is_held::<Native, N>() {
-                Self::release(mutex);
+                Self::release(mutex, Threads::AskGlibc);
             }
         }
-        0
+        zero()
     }
 
     /// Releases a mutex that is held through this context, if nobody waits for it, and returns whether it did.
     #[inline(always)]
-    unsafe fn unlock_alone(mutex: &Mutex, context: NonNull<N::Ctx>) -> bool {
+    unsafe fn unlock_alone(mutex: &Mutex, context: NonNull<N::Ctx>, threads: Threads) -> bool {
         // SAFETY: as for `Ops`. With one thread both types see the same context.
         unsafe {
-            if has_one_thread() {
-                seldom();
+            if threads.are_one() {
                 mutex.held_lock::<Single, S>().unlock_alone(context.cast().as_ref())
             } else {
                 mutex.held_lock::<Native, N>().unlock_alone(context.as_ref())
@@ -227,17 +255,19 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
         unsafe {
             let pool = Self::pool(mutex);
             mutex.held_lock::<Native, N>().hand_over(context.as_ref());
-            pool::put(pool, context);
+            if N::HAS_CONTEXT {
+                pool::put(pool, context);
+            }
         }
-        0
+        zero()
     }
 
     /// Releases a mutex that is held through a context in the thread's first own slot.
     #[inline(always)]
-    unsafe fn release_known(mutex: &Mutex, context: NonNull<N::Ctx>) -> c_int {
+    unsafe fn release_known(mutex: &Mutex, context: NonNull<N::Ctx>, threads: Threads) -> c_int {
         // SAFETY: as for this call.
         unsafe {
-            if !Self::unlock_alone(mutex, context) {
+            if !Self::unlock_alone(mutex, context, threads) {
                 return Self::hand_over_known(mutex, context);
             }
             pool::put_first(context);
@@ -253,7 +283,7 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
             mutex.held_lock::<Native, N>().hand_over(context.as_ref());
             pool::put_first(context);
         }
-        0
+        zero()
     }
 
     /// As `release`, for a thread that goes on to wait on a condition.
@@ -273,19 +303,27 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
         }
     }
 
+    /// Acquires an ordinary mutex.
     #[inline(always)]
-    unsafe extern "C" fn lock_ordinary(mutex: &Mutex) -> c_int {
+    unsafe fn acquire_ordinary(mutex: &Mutex, threads: Threads) -> c_int {
         // SAFETY: an ordinary mutex.
-        if unsafe { Self::acquire_at_once(mutex, false) } {
+        if unsafe { Self::acquire_at_once(mutex, threads, false) } {
             return 0;
         }
         Self::acquire_slowly(mutex)
     }
 
+    unsafe extern "C" fn lock_ordinary(mutex: &Mutex) -> c_int {
+        // SAFETY: an ordinary mutex.
+        Threads::known(move |threads| unsafe { Self::acquire_ordinary(mutex, threads) })
+    }
+
     #[inline(always)]
     unsafe extern "C" fn trylock_ordinary(mutex: &Mutex) -> c_int {
         // SAFETY: an ordinary mutex.
-        if unsafe { N::HAS_CONTEXT && Self::acquire_at_once(mutex, false) || Self::try_acquire(mutex) } {
+        let acquire_at_once = move |threads| unsafe { Self::acquire_at_once(mutex, threads, false) };
+        // SAFETY: as above.
+        if N::HAS_CONTEXT && Threads::known(acquire_at_once) || unsafe { Self::try_acquire(mutex) } {
             0
         } else {
             libc::EBUSY
@@ -294,7 +332,7 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
 
     /// Releases an ordinary mutex that is not known to be held by the calling thread.
     #[inline(always)]
-    unsafe extern "C" fn unlock_ordinary(mutex: &Mutex) -> c_int {
+    unsafe fn release_ordinary(mutex: &Mutex, threads: Threads) -> c_int {
         if N::HAS_CONTEXT {
             return Self::release_slowly(mutex);
         }
@@ -303,7 +341,12 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
             return 0;
         }
         // SAFETY: an ordinary mutex, which is held.
-        unsafe { Self::release(mutex) }
+        unsafe { Self::release(mutex, threads) }
+    }
+
+    unsafe extern "C" fn unlock_ordinary(mutex: &Mutex) -> c_int {
+        // SAFETY: an ordinary mutex.
+        Threads::known(move |threads| unsafe { Self::release_ordinary(mutex, threads) })
     }
 
     /// `pthread_mutex_unlock` where the process has several locks: of a mutex that the calling thread is known to hold
@@ -317,7 +360,7 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
                     return Self::hand_over_known(mutex, context);
                 }
                 if let (Class::Ordinary, _) = mutex.class_and_ops() {
-                    return Self::release_known(mutex, context);
+                    return Threads::known(move |threads| Self::release_known(mutex, context, threads));
                 }
             }
         }
@@ -328,9 +371,25 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
     unsafe extern "C-unwind" fn lock(mutex: *mut pthread_mutex_t) -> c_int {
         // SAFETY: the program's mutex.
         let mutex = unsafe { Mutex::of(mutex) };
+        if threads::have_begun() {
+            Self::lock_among(mutex, Threads::Several)
+        } else {
+            Self::lock_early(mutex)
+        }
+    }
+
+    /// `pthread_mutex_lock` before the program has started a thread.
+    #[cold]
+    #[inline(never)]
+    extern "C-unwind" fn lock_early(mutex: &Mutex) -> c_int {
+        Self::lock_among(mutex, Threads::AskGlibc)
+    }
+
+    #[inline(always)]
+    fn lock_among(mutex: &Mutex, threads: Threads) -> c_int {
         match mutex.class() {
             // SAFETY: an ordinary mutex.
-            Class::Ordinary => unsafe { Self::lock_ordinary(mutex) },
+            Class::Ordinary => unsafe { Self::acquire_ordinary(mutex, threads) },
             Class::Owned => Self::lock_owned(mutex),
             Class::Glibcs => special::pass_on(&REAL.pthread_mutex_lock, mutex),
             Class::Special => special::lock(mutex),
@@ -345,7 +404,7 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
             return mutex.relock(libc::EDEADLK).unwrap_or(0);
         }
         // SAFETY: a mutex of ours.
-        if unsafe { !Self::acquire_at_once(mutex, true) } {
+        if !Threads::known(move |threads| unsafe { Self::acquire_at_once(mutex, threads, true) }) {
             return Self::acquire_owned_slowly(mutex);
         }
         mutex.owner.store(identity, Ordering::Relaxed);
@@ -374,7 +433,7 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
         }
         mutex.owner.store(0, Ordering::Relaxed);
         // SAFETY: a mutex of ours, which its owner holds.
-        unsafe { Self::release(mutex) }
+        Threads::known(move |threads| unsafe { Self::release(mutex, threads) })
     }
 
     /// `pthread_mutex_trylock`
@@ -390,6 +449,22 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
     unsafe extern "C-unwind" fn unlock(mutex: *mut pthread_mutex_t) -> c_int {
         // SAFETY: the program's mutex.
         let mutex = unsafe { Mutex::of(mutex) };
+        if threads::have_begun() {
+            Self::unlock_among(mutex, Threads::Several)
+        } else {
+            Self::unlock_early(mutex)
+        }
+    }
+
+    /// `pthread_mutex_unlock` before the program has started a thread.
+    #[cold]
+    #[inline(never)]
+    extern "C-unwind" fn unlock_early(mutex: &Mutex) -> c_int {
+        Self::unlock_among(mutex, Threads::AskGlibc)
+    }
+
+    #[inline(always)]
+    fn unlock_among(mutex: &Mutex, threads: Threads) -> c_int {
         let known = if N::HAS_CONTEXT { pool::holds_through::<N::Ctx>(Pool::Only, mutex.address()) } else { None };
         if let Some(context) = known.filter(|_| N::LIES_INSIDE) {
             // Waiters have changed the mutex's line since this thread acquired it, so that it costs to look there.
@@ -400,9 +475,9 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
         }
         match (mutex.class(), known) {
             // SAFETY: an ordinary mutex, held through this context.
-            (Class::Ordinary, Some(context)) => unsafe { Self::release_known(mutex, context) },
+            (Class::Ordinary, Some(context)) => unsafe { Self::release_known(mutex, context, threads) },
             // SAFETY: an ordinary mutex.
-            (Class::Ordinary, None) => unsafe { Self::unlock_ordinary(mutex) },
+            (Class::Ordinary, None) => unsafe { Self::release_ordinary(mutex, threads) },
             (Class::Owned, _) => Self::unlock_owned(mutex),
             (Class::Glibcs, _) => special::pass_on(&REAL.pthread_mutex_unlock, mutex),
             (Class::Special, _) => special::unlock(mutex),
