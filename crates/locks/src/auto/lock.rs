@@ -156,8 +156,8 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
     #[cold]
     #[inline(never)]
     fn lock_contended(&self) {
-        // With a lock that is routed somewhere, nobody has tried yet; in a function of its own this would cost all other
-        // acquisitions a jump.
+        // Where some lock is routed the caller has not tried: it would take the line away for nothing. To look there
+        // would cost all other acquisitions a stack frame.
         if Self::any_is_routed() && !self.is_held() && self.acquire_free() {
             return;
         }
