@@ -3,6 +3,8 @@
 //!
 //! A thread that starts in another way (glibc's own for timers, a raw `clone`) keeps nothing that had to be given
 //! back.
+//!
+//! [`Threads`] is what that tells about how many there are.
 
 use crate::cancel::{self, Cleanup};
 use crate::counters;
@@ -11,7 +13,7 @@ use crate::tls::{self, Keeps};
 use crate::trace::{self, whatif};
 use crate::{epoch, pool};
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use libc::{pthread_attr_t, pthread_t};
 use lockswap_records::counters::Counter;
 
@@ -24,6 +26,48 @@ static HAVE_BEGUN: AtomicBool = AtomicBool::new(false);
 pub fn have_begun() -> bool {
     HAVE_BEGUN.load(Ordering::Relaxed)
 }
+
+/// What a function knows about the threads of the process.
+#[derive(Clone, Copy)]
+pub enum Threads {
+    /// There are several, or have been: each instruction must be atomic that has to be.
+    Several,
+    /// glibc knows how many; probably it is one.
+    AskGlibc,
+}
+
+impl Threads {
+    /// Calls `f` with what is known, once in the code for either case.
+    #[inline(always)]
+    pub fn known<R>(f: impl FnOnce(Threads) -> R) -> R {
+        if have_begun() {
+            f(Threads::Several)
+        } else {
+            seldom();
+            f(Threads::AskGlibc)
+        }
+    }
+
+    /// Whether the process has one thread, so that no instruction needs to be atomic.
+    #[inline(always)]
+    pub fn are_one(self) -> bool {
+        extern "C" {
+            static __libc_single_threaded: AtomicU8;
+        }
+        match self {
+            Threads::Several => false,
+            // SAFETY: glibc's variable. Relaxed: it changes only while one thread exists, and creating a thread
+            // synchronises.
+            Threads::AskGlibc => unsafe { __libc_single_threaded.load(Ordering::Relaxed) != 0 },
+        }
+    }
+}
+
+/// Stands where execution seldom comes: the compiler lays the other way out without jumps, each of which takes a
+/// cycle, and removes the call. (`core::hint::cold_path` is newer than the oldest compiler that we build with.)
+#[cold]
+#[inline(never)]
+pub fn seldom() {}
 
 /// What a new thread has to run, on its way there in memory from `malloc`, which starting a thread calls anyway.
 struct Task<R> {

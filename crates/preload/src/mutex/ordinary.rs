@@ -6,12 +6,12 @@ use super::{Class, Mutex, Ops, ARE_REPLACED, OPS};
 use crate::functions::{ACTIVE, REAL};
 use crate::outside;
 use crate::pool::{self, Pool, LOCKS};
-use crate::threads;
+use crate::threads::{self, seldom, Threads};
 use crate::tls;
 use core::ffi::c_int;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::Ordering;
 use libc::pthread_mutex_t;
 use lockswap_locks::{IsHeld, RawLock, TimedLock};
 use lockswap_platform::{Deadline, Native, Single};
@@ -19,48 +19,6 @@ use lockswap_platform::{Deadline, Native, Single};
 /// The lock `N` on all CPUs, and the same lock `S` while the process has one thread. `SEVERAL`: the process has
 /// several locks, so that only the mutex tells which of them this one is.
 struct OnLock<N, S, const SEVERAL: bool>(PhantomData<(N, S)>);
-
-/// What a function knows about the threads of the process.
-#[derive(Clone, Copy)]
-enum Threads {
-    /// There are several, or have been: each instruction must be atomic that has to be.
-    Several,
-    /// glibc knows how many; probably it is one.
-    AskGlibc,
-}
-
-impl Threads {
-    /// Calls `f` with what is known, once in the code for either case.
-    #[inline(always)]
-    fn known<R>(f: impl FnOnce(Threads) -> R) -> R {
-        if threads::have_begun() {
-            f(Threads::Several)
-        } else {
-            seldom();
-            f(Threads::AskGlibc)
-        }
-    }
-
-    /// Whether the process has one thread, so that no instruction needs to be atomic.
-    #[inline(always)]
-    fn are_one(self) -> bool {
-        extern "C" {
-            static __libc_single_threaded: AtomicU8;
-        }
-        match self {
-            Threads::Several => false,
-            // SAFETY: glibc's variable. Relaxed: it changes only while one thread exists, and creating a thread
-            // synchronises.
-            Threads::AskGlibc => unsafe { __libc_single_threaded.load(Ordering::Relaxed) != 0 },
-        }
-    }
-}
-
-/// Stands where execution seldom comes: the compiler lays the other way out without jumps, each of which takes a
-/// cycle, and removes the call. (`core::hint::cold_path` is newer than the oldest compiler that we build with.)
-#[cold]
-#[inline(never)]
-fn seldom() {}
 
 /// The result of a function that comes last in another one, and whose result is 0. The compiler must not know that:
 /// it would call the function and return a 0 of its own, and a call needs a stack frame, which costs the uncontended
