@@ -23,7 +23,7 @@ static HAVE_BEGUN: AtomicBool = AtomicBool::new(false);
 /// Whether the program has started a thread here; still so in the child of a fork, as glibc sees it. If not, there may
 /// still be several, see above.
 #[inline(always)]
-pub fn have_begun() -> bool {
+fn have_begun() -> bool {
     HAVE_BEGUN.load(Ordering::Relaxed)
 }
 

@@ -6,7 +6,7 @@ use super::{Class, Mutex, Ops, ARE_REPLACED, OPS};
 use crate::functions::{ACTIVE, REAL};
 use crate::outside;
 use crate::pool::{self, Pool, LOCKS};
-use crate::threads::{self, seldom, Threads};
+use crate::threads::{seldom, Threads};
 use crate::tls;
 use core::ffi::c_int;
 use core::marker::PhantomData;
@@ -329,29 +329,13 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
     unsafe extern "C-unwind" fn lock(mutex: *mut pthread_mutex_t) -> c_int {
         // SAFETY: the program's mutex.
         let mutex = unsafe { Mutex::of(mutex) };
-        if threads::have_begun() {
-            Self::lock_among(mutex, Threads::Several)
-        } else {
-            Self::lock_early(mutex)
-        }
-    }
-
-    /// `pthread_mutex_lock` before the program has started a thread.
-    #[cold]
-    #[inline(never)]
-    extern "C-unwind" fn lock_early(mutex: &Mutex) -> c_int {
-        Self::lock_among(mutex, Threads::AskGlibc)
-    }
-
-    #[inline(always)]
-    fn lock_among(mutex: &Mutex, threads: Threads) -> c_int {
-        match mutex.class() {
+        Threads::known(move |threads| match mutex.class() {
             // SAFETY: an ordinary mutex.
             Class::Ordinary => unsafe { Self::acquire_ordinary(mutex, threads) },
             Class::Owned => Self::lock_owned(mutex),
             Class::Glibcs => special::pass_on(&REAL.pthread_mutex_lock, mutex),
             Class::Special => special::lock(mutex),
-        }
+        })
     }
 
     #[inline(never)]
@@ -407,39 +391,25 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
     unsafe extern "C-unwind" fn unlock(mutex: *mut pthread_mutex_t) -> c_int {
         // SAFETY: the program's mutex.
         let mutex = unsafe { Mutex::of(mutex) };
-        if threads::have_begun() {
-            Self::unlock_among(mutex, Threads::Several)
-        } else {
-            Self::unlock_early(mutex)
-        }
-    }
-
-    /// `pthread_mutex_unlock` before the program has started a thread.
-    #[cold]
-    #[inline(never)]
-    extern "C-unwind" fn unlock_early(mutex: &Mutex) -> c_int {
-        Self::unlock_among(mutex, Threads::AskGlibc)
-    }
-
-    #[inline(always)]
-    fn unlock_among(mutex: &Mutex, threads: Threads) -> c_int {
-        let known = if N::HAS_CONTEXT { pool::holds_through::<N::Ctx>(Pool::Only, mutex.address()) } else { None };
-        if let Some(context) = known.filter(|_| N::LIES_INSIDE) {
-            // Waiters have changed the mutex's line since this thread acquired it, so that it costs to look there.
-            // SAFETY: the mutex is held through this context.
-            if unsafe { mutex.inside::<N>().has_heir(context.as_ref()) } {
-                return Self::hand_over_known(mutex, context);
+        Threads::known(move |threads| {
+            let known = if N::HAS_CONTEXT { pool::holds_through::<N::Ctx>(Pool::Only, mutex.address()) } else { None };
+            if let Some(context) = known.filter(|_| N::LIES_INSIDE) {
+                // Waiters have changed the mutex's line since this thread acquired it, so that it costs to look there.
+                // SAFETY: the mutex is held through this context.
+                if unsafe { mutex.inside::<N>().has_heir(context.as_ref()) } {
+                    return Self::hand_over_known(mutex, context);
+                }
             }
-        }
-        match (mutex.class(), known) {
-            // SAFETY: an ordinary mutex, held through this context.
-            (Class::Ordinary, Some(context)) => unsafe { Self::release_known(mutex, context, threads) },
-            // SAFETY: an ordinary mutex.
-            (Class::Ordinary, None) => unsafe { Self::release_ordinary(mutex, threads) },
-            (Class::Owned, _) => Self::unlock_owned(mutex),
-            (Class::Glibcs, _) => special::pass_on(&REAL.pthread_mutex_unlock, mutex),
-            (Class::Special, _) => special::unlock(mutex),
-        }
+            match (mutex.class(), known) {
+                // SAFETY: an ordinary mutex, held through this context.
+                (Class::Ordinary, Some(context)) => unsafe { Self::release_known(mutex, context, threads) },
+                // SAFETY: an ordinary mutex.
+                (Class::Ordinary, None) => unsafe { Self::release_ordinary(mutex, threads) },
+                (Class::Owned, _) => Self::unlock_owned(mutex),
+                (Class::Glibcs, _) => special::pass_on(&REAL.pthread_mutex_unlock, mutex),
+                (Class::Special, _) => special::unlock(mutex),
+            }
+        })
     }
 }
 
