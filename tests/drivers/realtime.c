@@ -83,13 +83,15 @@ static pthread_t spawn_pinned(void *(*body)(void *), void *argument, int policy,
     return thread;
 }
 
-static void starve(enum what what, int holder_policy, int holder_priority) {
+/* Waiters of these priorities, the second of which comes later. */
+static void starve(enum what what, int holder_policy, int holder_priority, int first, int second) {
+    const int priorities[] = {first, second};
     struct object o = {.mutex = PTHREAD_MUTEX_INITIALIZER, .rwlock = PTHREAD_RWLOCK_INITIALIZER, .what = what};
     OK(pthread_spin_init(&o.spin, 0));
     pthread_t waiters[2], holder = spawn_pinned(hold, &o, holder_policy, holder_priority);
     await(&o.held, 1);
     for (int i = 0; i < 2; i++)
-        waiters[i] = spawn_pinned(want, &o, SCHED_FIFO, 20 + i);
+        waiters[i] = spawn_pinned(want, &o, SCHED_FIFO, priorities[i]);
     join(holder);
     for (int i = 0; i < 2; i++)
         join(waiters[i]);
@@ -106,23 +108,41 @@ static void stay_off_cpu_0(void) {
     CHECK(sched_setaffinity(0, sizeof cpus, &cpus) == 0);
 }
 
+static void starve_ordinary(enum what what) { starve(what, SCHED_OTHER, 0, 20, 20); }
+
+/* Linux never lets the holder run while a waiter does; an ordinary one gets 5 % of the time. */
+static void starve_realtime(enum what what) { starve(what, SCHED_FIFO, 5, 20, 21); }
+
 static void fifo(void) {
     stay_off_cpu_0();
-    for (enum what what = 0; what < SPIN; what++) {
-        starve(what, SCHED_OTHER, 0);
-        starve(what, SCHED_FIFO, 5);
-    }
+    for (enum what what = 0; what < SPIN; what++)
+        starve_ordinary(what);
 }
 
-/* glibc's spinlock never sleeps: with it this would hang, so it runs only where the spinlock is replaced. */
-static void fifo_spin(void) {
+static void fifo_over_fifo(void) {
+    stay_off_cpu_0();
+    for (enum what what = 0; what < SPIN; what++)
+        starve_realtime(what);
+}
+
+/* glibc's spinlock never sleeps: with it these would hang, so they run only where the spinlock is replaced. */
+static void skip_on_glibcs_spinlock(void) {
     const char *preload = getenv("LD_PRELOAD"), *spin = getenv("LOCKSWAP_SPIN"), *lock = getenv("LOCKSWAP_LOCK");
     if (!preload || !strstr(preload, "lockswap") || (spin && strcmp(spin, "pthread") == 0) ||
         (lock && (strcmp(lock, "interposed-pthread") == 0 || strcmp(lock, "pthreadadapt") == 0)))
         skip("glibc's spinlock starves the holder");
+}
+
+static void fifo_spin(void) {
+    skip_on_glibcs_spinlock();
     stay_off_cpu_0();
-    starve(SPIN, SCHED_OTHER, 0);
-    starve(SPIN, SCHED_FIFO, 5);
+    starve_ordinary(SPIN);
+}
+
+static void fifo_over_fifo_spin(void) {
+    skip_on_glibcs_spinlock();
+    stay_off_cpu_0();
+    starve_realtime(SPIN);
 }
 
 struct shared_cond {
@@ -251,6 +271,8 @@ const struct subtest realtime_tests[] = {
     {"realtime_cond_by_priority", cond_by_priority},
     {"realtime_fifo", fifo},
     {"realtime_fifo_spin", fifo_spin},
+    {"realtime_fifo_over_fifo", fifo_over_fifo},
+    {"realtime_fifo_over_fifo_spin", fifo_over_fifo_spin},
     {"realtime_fifo_cond", fifo_cond},
     {NULL, NULL},
 };
