@@ -61,6 +61,29 @@ fn memory_of_threads_that_are_cancelled() {
     does_not_grow("cancel", 4000);
 }
 
+/// Once there are threads, calls lead to the lock's functions without a table in between, if the program was started on
+/// that lock. (`auto` releases in a sequence that each signal aborts, and the test stops after each instruction.)
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn calls_lead_to_the_lock_directly() {
+    let Some(program) = program("direct") else { return };
+    let among_threads = |started_on: &str, lock: &str| {
+        let mut command = Command::new(lockswap());
+        command.args(["run", "--lock", started_on, "env"]).arg(format!("LOCKSWAP_LOCK={lock}")).arg(&program);
+        let outcome = run_with_timeout(&mut command, LIMIT);
+        assert!(outcome.success(), "{lock}: {}:\n{}", outcome.ending(), outcome.tail());
+        let lines = outcome.stdout.lines().skip_while(|line| *line != "two threads").skip(1);
+        lines.map(String::from).collect::<Vec<_>>()
+    };
+    let direct = ["lock: direct", "unlock: direct", "trylock: direct", "unlock: direct"];
+    for lock in ["futex", "ttas", "mcs_spin", "shfllock-b"] {
+        assert_eq!(among_threads(lock, lock), direct, "{lock}");
+    }
+    assert_eq!(among_threads("auto", "auto")[0], direct[0]);
+    let passed_on = direct.map(|line| line.replace("direct", "passed on"));
+    assert_eq!(among_threads("shfllock-b", "mcs_spin"), passed_on);
+}
+
 #[test]
 fn destructors_of_thread_local_objects() {
     let Some(program) = program_with("cxx", &["-std=c++17"], "thread_local.cpp", "thread_local") else { return };

@@ -1,5 +1,6 @@
 //! Unpacking the library to a private folder; its content is verified before each use.
 
+use std::borrow::Cow;
 use std::env;
 use std::fmt;
 use std::fs::{self, Permissions};
@@ -16,12 +17,12 @@ use crate::folder;
 pub const FILE_PREFIX: &str = "liblockswap-";
 
 /// A preload library that lies in the memory of this process.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Library {
     /// The content of its file.
-    pub image: &'static [u8],
+    pub image: Cow<'static, [u8]>,
     /// The name of its file: [`FILE_PREFIX`], what tells it from libraries with other content, and `.so`.
-    pub file_name: &'static str,
+    pub file_name: Cow<'static, str>,
 }
 
 /// Where the library was unpacked to.
@@ -76,10 +77,10 @@ impl Library {
         if statvfs(&dir)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
             return Err(io::Error::other("no program code can be loaded from its file system (mounted noexec)"));
         }
-        let path = dir.join(self.file_name);
+        let path = dir.join(&*self.file_name);
         if !self.is_at(&path) {
             let mut temporary = tempfile::Builder::new().prefix(".unpacking-").tempfile_in(dir)?;
-            temporary.write_all(self.image)?;
+            temporary.write_all(&self.image)?;
             temporary.as_file().set_permissions(Permissions::from_mode(0o500))?;
             temporary.persist(&path)?;
             if !self.is_at(&path) {
@@ -92,7 +93,7 @@ impl Library {
     fn is_at(&self, path: &Path) -> bool {
         let ours = fs::symlink_metadata(path)
             .is_ok_and(|m| m.is_file() && m.uid() == rustix::process::geteuid().as_raw() && m.mode() & 0o022 == 0);
-        ours && fs::read(path).is_ok_and(|content| content == self.image)
+        ours && fs::read(path).is_ok_and(|content| content == *self.image)
     }
 }
 

@@ -36,7 +36,7 @@ pub struct DoctorArgs {
 pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     let machine = Machine::here();
     let here = here(&machine, &library::EMBEDDED, attempt());
-    let examine = |name| examine(name, library::EMBEDDED.image).map_err(UserError::from);
+    let examine = |name| examine(name, &library::EMBEDDED.image).map_err(UserError::from);
     let program = args.program.as_deref().map(examine).transpose()?;
     let report = Report::new(machine, here, program);
     let text = if args.printed.is_json() { serde_json::to_string_pretty(&report)? + "\n" } else { words(&report) };
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn the_embedded_library_says_what_it_replaces() {
-        let library = Image::parse(crate::library::EMBEDDED.image).expect("an ELF file").unwrap();
+        let library = Image::parse(&crate::library::EMBEDDED.image).expect("an ELF file").unwrap();
         let replaced = Replaced::by(&library);
         for name in ["pthread_mutex_lock", "cnd_wait", "pthread_rwlock_clockrdlock", "pthread_spin_init", "mtx_lock"] {
             assert!(replaced.holds(name), "{name} is missing");

@@ -1,5 +1,6 @@
 //! The preload library that travels inside the command.
 
+use std::borrow::Cow;
 use std::process::Command;
 
 use lockswap_carry::{seccomp, Library, NoFolder, Unpacked};
@@ -9,15 +10,46 @@ use crate::error::UserError;
 
 pub use lockswap_carry::FILE_PREFIX;
 
-/// The library, as `build.rs` built it.
-pub const EMBEDDED: Library = Library {
-    image: include_bytes!(env!("LOCKSWAP_EMBEDDED")),
-    file_name: concat!("liblockswap-", env!("LOCKSWAP_EMBEDDED_HASH"), ".so"),
+/// The library, as `build/main.rs` built it.
+pub static EMBEDDED: Library = Library {
+    image: Cow::Borrowed(include_bytes!(env!("LOCKSWAP_EMBEDDED"))),
+    file_name: Cow::Borrowed(concat!("liblockswap-", env!("LOCKSWAP_EMBEDDED_HASH"), ".so")),
 };
+
+/// What makes the library's symbols lead to the functions of one lock directly.
+struct Direct {
+    /// Where in the image the entries of the symbols are: for each function the places of what describes it.
+    entries: [&'static [usize]; 3],
+    /// The id of each lock, and what describes its functions: address and size.
+    locks: &'static [(&'static str, [[u8; 16]; 3])],
+}
+
+static DIRECT: Direct = include!(concat!(env!("OUT_DIR"), "/direct.rs"));
 
 /// Unpacks the library to the first folder that is fit for it.
 pub fn unpack() -> Result<Unpacked, UserError> {
     EMBEDDED.unpack().map_err(UserError::from)
+}
+
+/// The same for a program whose mutexes run on the lock with this id: in this file calls of the mutex functions lead
+/// to those of the lock, and save a jump. With any other lock it works as well.
+pub fn unpack_for(lock: &str) -> Result<Unpacked, UserError> {
+    match direct(lock) {
+        Some(library) => library.unpack().map_err(UserError::from),
+        None => unpack(),
+    }
+}
+
+fn direct(lock: &str) -> Option<Library> {
+    let (_, functions) = DIRECT.locks.iter().find(|(id, _)| *id == lock)?;
+    let mut image = EMBEDDED.image.to_vec();
+    for (entries, function) in DIRECT.entries.iter().zip(functions) {
+        for entry in *entries {
+            image[*entry..entry + function.len()].copy_from_slice(function);
+        }
+    }
+    let file_name = EMBEDDED.file_name.replace(".so", &format!("-{lock}.so"));
+    Some(Library { image: image.into(), file_name: file_name.into() })
 }
 
 impl From<NoFolder> for UserError {
@@ -33,4 +65,30 @@ pub fn yields() -> Option<Option<String>> {
         attempt.arg(child::YIELD);
         Ok(attempt)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use lockswap_locks::registry::{ids, is_glibcs, Role};
+
+    use super::{direct, DIRECT, EMBEDDED};
+
+    #[test]
+    fn each_lock_has_functions_that_symbols_lead_to() {
+        assert!(DIRECT.entries.iter().all(|entries| !entries.is_empty()));
+        let all: HashSet<String> = ids(Role::Mutex)
+            .filter(|id| !is_glibcs(id))
+            .map(|id| {
+                let library = direct(id).unwrap_or_else(|| panic!("{id} has none"));
+                let changed = library.image.iter().zip(&*EMBEDDED.image).filter(|(new, old)| new != old).count();
+                assert!(library.image.len() == EMBEDDED.image.len() && changed > 0, "{id}");
+                assert!(changed <= 16 * DIRECT.entries.concat().len(), "{id}: {changed} bytes");
+                library.file_name.into()
+            })
+            .collect();
+        assert_eq!(all.len(), DIRECT.locks.len());
+        assert!(direct("interposed-pthread").is_none() && direct("pthread").is_none());
+    }
 }

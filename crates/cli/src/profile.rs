@@ -146,9 +146,8 @@ fn places(module: Option<&str>, program: &OsStr, file: &str, line: u32) -> Resul
 fn store(text: &str) -> Result<PathBuf, UserError> {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
-    let file_name: &'static str = format!("lockswap-profile-{:016x}.toml", hasher.finish()).leak();
-    let image: &'static [u8] = text.to_owned().leak().as_bytes();
-    Ok(Library { image, file_name }.unpack()?.path)
+    let file_name = format!("lockswap-profile-{:016x}.toml", hasher.finish()).into();
+    Ok(Library { image: text.as_bytes().to_vec().into(), file_name }.unpack()?.path)
 }
 
 fn name_of(kind: Kind) -> Option<&'static str> {

@@ -100,7 +100,9 @@ impl Selection {
             envs.extend(VARIABLES.map(|name| (name.into(), None)));
             return Ok(envs);
         }
-        let mut preload = library::unpack()?.path.into_os_string();
+        let [lock, rwlock, _] = self.ids();
+        let id = named::read(Role::Mutex, &lock).map_or("", |named| named.entry.info.id);
+        let mut preload = library::unpack_for(id)?.path.into_os_string();
         if !inherited.is_empty() {
             preload.push(":");
             preload.push(inherited);
@@ -110,7 +112,6 @@ impl Selection {
         if let Some(yields) = library::yields() {
             envs.push(("LOCKSWAP_YIELD".into(), yields.map(Into::into)));
         }
-        let [lock, rwlock, _] = self.ids();
         envs.extend(spins_before_park([(Role::Mutex, lock.as_str()), (Role::RwLock, rwlock.as_str())]));
         // An id that the command line does not name may come from the environment, as it would without the command.
         for (name, id) in VARIABLES.into_iter().zip([&self.lock, &self.rwlock, &self.spin]) {

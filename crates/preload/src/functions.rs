@@ -12,7 +12,8 @@ use libc::{
     pthread_mutexattr_t, pthread_rwlock_t, pthread_rwlockattr_t, pthread_t, sched_param, sem_t, timespec,
 };
 
-/// A function pointer of type `F` that is set once, while the process has one thread.
+/// A function pointer of type `F` that is set while the process has one thread; later only to another function that
+/// does the same.
 pub struct Entry<F> {
     address: AtomicPtr<()>,
     kind: PhantomData<F>,
@@ -25,18 +26,46 @@ impl<F: Copy> Entry<F> {
 
     #[inline(always)]
     pub fn get(&self) -> F {
-        // Relaxed: set before a second thread exists; creating a thread synchronises.
+        // Relaxed: creating a thread synchronises, and of what is set later a thread may find either.
         let address = self.address.load(Ordering::Relaxed);
         // SAFETY: `F` is a function pointer type and the entry holds a function of that type.
         unsafe { core::mem::transmute_copy::<*mut (), F>(&address) }
     }
 
     pub fn set(&self, function: F) {
-        // SAFETY: `F` is a function pointer type.
-        let address = unsafe { core::mem::transmute_copy::<F, *mut ()>(&function) };
         // Relaxed: as in `get`.
-        self.address.store(address, Ordering::Relaxed);
+        self.address.store(Self::address_of(function), Ordering::Relaxed);
     }
+
+    #[inline(always)]
+    fn address_of(function: F) -> *mut () {
+        // SAFETY: `F` is a function pointer type.
+        unsafe { core::mem::transmute_copy::<F, *mut ()>(&function) }
+    }
+}
+
+impl<T> Entry<unsafe extern "C-unwind" fn(T) -> c_int> {
+    /// Whether this is the function; if not, the one that it is, as one that nothing unwinds through: the compiler
+    /// makes a jump of a call of such a function at the end. Only for functions that are no cancellation points.
+    #[inline(always)]
+    pub fn other_than(&self, function: unsafe extern "C-unwind" fn(T) -> c_int) -> Option<Quiet<T>> {
+        let active = self.get();
+        if core::ptr::fn_addr_eq(active, function) {
+            None
+        } else {
+            Some(quiet(active))
+        }
+    }
+}
+
+/// A function that nothing unwinds through.
+pub type Quiet<T> = unsafe extern "C" fn(T) -> c_int;
+
+/// The same function as one that nothing unwinds through, for which the compiler makes a jump of a call at the end.
+#[inline(always)]
+pub fn quiet<T>(function: unsafe extern "C-unwind" fn(T) -> c_int) -> Quiet<T> {
+    // SAFETY: the two differ in what the compiler expects of them only.
+    unsafe { core::mem::transmute(function) }
 }
 
 /// Prints that glibc lacks a function that the program calls, and ends the process.

@@ -127,7 +127,7 @@ impl Drop for FileMapping {
     }
 }
 
-/// Data on pages of their own, which is written at start only.
+/// Data on pages of their own, which is written at start, and seldom after that.
 #[cfg_attr(target_arch = "x86_64", repr(C, align(4096)))]
 #[cfg_attr(target_arch = "aarch64", repr(C, align(65536)))]
 pub struct Page<T>(pub T);
@@ -135,8 +135,21 @@ pub struct Page<T>(pub T);
 impl<T> Page<T> {
     /// Forbids writing to it. Where the kernel does not know how, it stays as it is.
     pub fn protect(&self) {
-        // SAFETY: whole pages that hold nothing else, and nobody writes to them from now on.
-        let _ = unsafe { syscall!(Sysno::mprotect, core::ptr::from_ref(self), size_of::<Self>(), libc::PROT_READ) };
+        let _ = self.allow(libc::PROT_READ);
+    }
+
+    /// Calls `f`, which may write to it although that was forbidden. Where the kernel does not permit it, `f` is not
+    /// called.
+    pub fn change(&self, f: impl FnOnce()) {
+        if self.allow(libc::PROT_READ | libc::PROT_WRITE).is_ok() {
+            f();
+            self.protect();
+        }
+    }
+
+    fn allow(&self, access: c_int) -> Result<usize, Errno> {
+        // SAFETY: whole pages that hold nothing else; who writes to them makes sure that it is allowed.
+        unsafe { syscall!(Sysno::mprotect, core::ptr::from_ref(self), size_of::<Self>(), access) }
     }
 }
 

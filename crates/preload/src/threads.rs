@@ -11,7 +11,7 @@ use crate::counters;
 use crate::functions::{Start, ACTIVE, REAL};
 use crate::tls::{self, Keeps};
 use crate::trace::{self, whatif};
-use crate::{epoch, pool};
+use crate::{epoch, mutex, pool};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use libc::{pthread_attr_t, pthread_t};
@@ -112,9 +112,10 @@ fn create<R>(
     failure: c_int,
     real: impl FnOnce(Start<R>, *mut c_void) -> c_int,
 ) -> c_int {
-    trace::thread_begins();
-    if !have_begun() {
-        HAVE_BEGUN.store(true, Ordering::Relaxed);
+    // Relaxed: of several threads, which the program has started in another way, one does what follows.
+    if !have_begun() && !HAVE_BEGUN.swap(true, Ordering::Relaxed) {
+        mutex::threads_begin();
+        trace::threads_begin();
     }
     // SAFETY: a size.
     let task = unsafe { libc::malloc(size_of::<Task<R>>()) }.cast::<Task<R>>();

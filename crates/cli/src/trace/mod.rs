@@ -214,7 +214,7 @@ impl TraceArgs {
 /// Refuses a program that cannot be traced.
 pub fn check(command: &[OsString]) -> Result<(), UserError> {
     let Some(name) = command.first() else { return Ok(()) };
-    let examined = examine(name, library::EMBEDDED.image).map_err(|error| {
+    let examined = examine(name, &library::EMBEDDED.image).map_err(|error| {
         let status = if matches!(error, lockswap_inspect::Error::CannotRead(..)) { 126 } else { 127 };
         UserError::from(error).with_status(status)
     })?;

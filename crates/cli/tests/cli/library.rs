@@ -5,7 +5,11 @@ use std::path::PathBuf;
 use crate::{make_executable, text, Place};
 
 fn unpacked(place: &Place) -> PathBuf {
-    let output = place.output(&["preload-path"]);
+    unpacked_for(place, &[])
+}
+
+fn unpacked_for(place: &Place, lock: &[&str]) -> PathBuf {
+    let output = place.output(&[&["preload-path"], lock].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     text(&output.stdout).trim_end().into()
 }
@@ -28,6 +32,7 @@ fn the_library_lies_in_a_private_folder() {
 #[test]
 fn wrong_content_is_replaced_before_use() {
     let place = Place::new();
+    let unpacked = |place| unpacked_for(place, &["--lock", "auto"]);
     let path = unpacked(&place);
     let good = fs::read(&path).unwrap();
     make_executable(&path, 0o700);
@@ -40,6 +45,18 @@ fn wrong_content_is_replaced_before_use() {
     fs::write(&path, b"short").unwrap();
     assert_eq!(unpacked(&place), path);
     assert!(fs::read(&path).unwrap() == good);
+}
+
+#[test]
+fn there_is_a_file_for_each_lock_and_an_error_for_others() {
+    let place = Place::new();
+    let names = [&[][..], &["--lock", "auto"], &["--lock", "MCS-spin"], &["--lock", "interposed-pthread"]]
+        .map(|lock| unpacked_for(&place, lock).file_stem().unwrap().to_str().unwrap().to_owned());
+    let [all, auto, mcs, interposed] = names;
+    assert_eq!((auto, mcs, interposed), (format!("{all}-auto"), format!("{all}-mcs_spin"), all));
+    let wrong = place.output(&["preload-path", "--lock", "mcs_spim"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(text(&wrong.stderr).contains("mcs_spin"), "{}", text(&wrong.stderr));
 }
 
 #[test]

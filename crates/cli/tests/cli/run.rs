@@ -69,15 +69,18 @@ fn the_environment_selects_the_locks() {
         let args = [&["run"], args, &["--", "/bin/sh", "-c", script]].concat();
         text(&place.lockswap(&args).env("LD_PRELOAD", preload).output().unwrap().stdout).trim().to_owned()
     };
-    let library = text(&place.output(&["preload-path"]).stdout).trim().to_owned();
-    assert_eq!(of(&["--lock", "ticket"], ""), format!("{library}|ticket||"));
+    let library = |lock: &[&str]| text(&place.output(&[&["preload-path"], lock].concat()).stdout).trim().to_owned();
+    let (any, ticket, cna) = (library(&[]), library(&["--lock", "ticket"]), library(&["--lock", "cna"]));
+    assert_eq!(of(&["--lock", "ticket"], ""), format!("{ticket}|ticket||"));
     let all = ["--lock", "cna", "--rwlock", "pthread", "--spin", "backoff"];
-    assert_eq!(of(&all, ""), format!("{library}|cna|pthread|backoff"));
+    assert_eq!(of(&all, ""), format!("{cna}|cna|pthread|backoff"));
     let libc = "libc.so.6";
-    assert_eq!(of(&["--lock", "ticket"], libc), format!("{library}:{libc}|ticket||"), "what was preloaded stays");
-    assert_eq!(of(&["--lock", "ticket"], &library), format!("{library}|ticket||"), "but not twice ours");
+    assert_eq!(of(&["--lock", "ticket"], libc), format!("{ticket}:{libc}|ticket||"), "what was preloaded stays");
+    for ours in [&any, &ticket, &cna] {
+        assert_eq!(of(&["--lock", "ticket"], ours), format!("{ticket}|ticket||"), "but not twice ours");
+    }
     assert_eq!(of(&["--lock", "pthread"], libc), format!("{libc}|||"), "the baseline is without us");
-    assert_eq!(of(&["--lock", "pthread", "--rwlock", "rw-futex"], ""), format!("{library}|pthread|rw-futex|"));
+    assert_eq!(of(&["--lock", "pthread", "--rwlock", "rw-futex"], ""), format!("{any}|pthread|rw-futex|"));
 }
 
 #[test]

@@ -21,15 +21,20 @@
 mod adaptive;
 mod body;
 mod choose;
+mod direct;
 mod dispatch;
 mod ordinary;
+mod pthread;
 mod special;
+mod switch;
 mod wait;
 
 pub use adaptive::install as install_adaptive;
 pub use choose::Choice;
 pub use dispatch::install as install_several;
-pub use ordinary::{install, one_of_several};
+pub use ordinary::one_of_several;
+pub use pthread::install;
+pub use switch::threads_begin;
 pub use wait::{begin_wait, is_glibcs, let_holder_finish, reacquire_after_wait, release_for_wait, Held};
 
 use crate::counters::count;

@@ -1,24 +1,22 @@
 //! The functions for an ordinary mutex, compiled for each lock: what runs when nothing special is going on.
 
 use super::body::{Body, How};
-use super::special;
-use super::{Class, Mutex, Ops, ARE_REPLACED, OPS};
-use crate::functions::{ACTIVE, REAL};
+use super::{special, Class, Mutex, Ops, ARE_REPLACED};
+use crate::functions::ACTIVE;
 use crate::outside;
-use crate::pool::{self, Pool, LOCKS};
+use crate::pool::{self, Pool};
 use crate::threads::{seldom, Threads};
 use crate::tls;
 use core::ffi::c_int;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
-use libc::pthread_mutex_t;
 use lockswap_locks::{IsHeld, RawLock, TimedLock};
 use lockswap_platform::{Deadline, Native, Single};
 
 /// The lock `N` on all CPUs, and the same lock `S` while the process has one thread. `SEVERAL`: the process has
 /// several locks, so that only the mutex tells which of them this one is.
-struct OnLock<N, S, const SEVERAL: bool>(PhantomData<(N, S)>);
+pub(super) struct OnLock<N, S, const SEVERAL: bool>(PhantomData<(N, S)>);
 
 /// The result of a function that comes last in another one, and whose result is 0. The compiler must not know that:
 /// it would call the function and return a 0 of its own, and a call needs a stack frame, which costs the uncontended
@@ -31,7 +29,7 @@ fn zero() -> c_int {
 impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL> {
     const LAYOUTS_AGREE: () = assert!(size_of::<N>() == size_of::<S>() && size_of::<N::Ctx>() == size_of::<S::Ctx>());
 
-    const OPS: Ops = Ops {
+    pub(super) const OPS: Ops = Ops {
         acquire: Self::acquire,
         try_acquire: Self::try_acquire,
         acquire_until: Self::acquire_until,
@@ -168,12 +166,16 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
             }
             if !N::HAS_CONTEXT {
                 let context = NonNull::dangling();
-                return if Self::unlock_alone(mutex, context, threads) { 0 } else { Self::hand_over(mutex, context) };
+                return if Self::release_uncontended(mutex, context, threads) {
+                    0
+                } else {
+                    Self::hand_over(mutex, context)
+                };
             }
             // The mutex may be gone after the release.
             let pool = Self::pool(mutex);
             match mutex.held_through::<Native, N>() {
-                Some(context) if Self::unlock_alone(mutex, context, threads) => pool::put(pool, context),
+                Some(context) if Self::release_uncontended(mutex, context, threads) => pool::put(pool, context),
                 Some(context) => return Self::hand_over(mutex, context),
                 None => {}
             }
@@ -195,7 +197,7 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
 
     /// Releases a mutex that is held through this context, if nobody waits for it, and returns whether it did.
     #[inline(always)]
-    unsafe fn unlock_alone(mutex: &Mutex, context: NonNull<N::Ctx>, threads: Threads) -> bool {
+    unsafe fn release_uncontended(mutex: &Mutex, context: NonNull<N::Ctx>, threads: Threads) -> bool {
         // SAFETY: as for `Ops`. With one thread both types see the same context.
         unsafe {
             if threads.are_one() {
@@ -222,10 +224,10 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
 
     /// Releases a mutex that is held through a context in the thread's first own slot.
     #[inline(always)]
-    unsafe fn release_known(mutex: &Mutex, context: NonNull<N::Ctx>, threads: Threads) -> c_int {
+    pub(super) unsafe fn release_known(mutex: &Mutex, context: NonNull<N::Ctx>, threads: Threads) -> c_int {
         // SAFETY: as for this call.
         unsafe {
-            if !Self::unlock_alone(mutex, context, threads) {
+            if !Self::release_uncontended(mutex, context, threads) {
                 return Self::hand_over_known(mutex, context);
             }
             pool::put_first(context);
@@ -235,7 +237,7 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
 
     #[cold]
     #[inline(never)]
-    extern "C" fn hand_over_known(mutex: &Mutex, context: NonNull<N::Ctx>) -> c_int {
+    pub(super) extern "C" fn hand_over_known(mutex: &Mutex, context: NonNull<N::Ctx>) -> c_int {
         // SAFETY: the mutex is held through this context, which lies in the thread's first own slot.
         unsafe {
             mutex.held_lock::<Native, N>().hand_over(context.as_ref());
@@ -263,7 +265,7 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
 
     /// Acquires an ordinary mutex.
     #[inline(always)]
-    unsafe fn acquire_ordinary(mutex: &Mutex, threads: Threads) -> c_int {
+    pub(super) unsafe fn acquire_ordinary(mutex: &Mutex, threads: Threads) -> c_int {
         // SAFETY: an ordinary mutex.
         if unsafe { Self::acquire_at_once(mutex, threads, false) } {
             return 0;
@@ -277,7 +279,7 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
     }
 
     #[inline(always)]
-    unsafe extern "C" fn trylock_ordinary(mutex: &Mutex) -> c_int {
+    pub(super) unsafe extern "C" fn trylock_ordinary(mutex: &Mutex) -> c_int {
         // SAFETY: an ordinary mutex.
         let acquire_at_once = move |threads| unsafe { Self::acquire_at_once(mutex, threads, false) };
         // SAFETY: as above.
@@ -290,7 +292,7 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
 
     /// Releases an ordinary mutex that is not known to be held by the calling thread.
     #[inline(always)]
-    unsafe fn release_ordinary(mutex: &Mutex, threads: Threads) -> c_int {
+    pub(super) unsafe fn release_ordinary(mutex: &Mutex, threads: Threads) -> c_int {
         if N::HAS_CONTEXT {
             return Self::release_slowly(mutex);
         }
@@ -325,21 +327,8 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
         special::unlock(mutex)
     }
 
-    /// `pthread_mutex_lock`
-    unsafe extern "C-unwind" fn lock(mutex: *mut pthread_mutex_t) -> c_int {
-        // SAFETY: the program's mutex.
-        let mutex = unsafe { Mutex::of(mutex) };
-        Threads::known(move |threads| match mutex.class() {
-            // SAFETY: an ordinary mutex.
-            Class::Ordinary => unsafe { Self::acquire_ordinary(mutex, threads) },
-            Class::Owned => Self::lock_owned(mutex),
-            Class::Glibcs => special::pass_on(&REAL.pthread_mutex_lock, mutex),
-            Class::Special => special::lock(mutex),
-        })
-    }
-
     #[inline(never)]
-    extern "C" fn lock_owned(mutex: &Mutex) -> c_int {
+    pub(super) extern "C" fn lock_owned(mutex: &Mutex) -> c_int {
         let identity = tls::identity();
         // Relaxed: a thread finds its own identity only if it has stored it itself.
         if mutex.owner.load(Ordering::Relaxed) == identity {
@@ -363,7 +352,7 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
     }
 
     #[inline(never)]
-    extern "C" fn unlock_owned(mutex: &Mutex) -> c_int {
+    pub(super) extern "C" fn unlock_owned(mutex: &Mutex) -> c_int {
         // Relaxed: as in `lock_owned`; the depth is the holder's own.
         if mutex.owner.load(Ordering::Relaxed) != tls::identity() {
             return libc::EPERM;
@@ -377,49 +366,6 @@ impl<N: Body<Native>, S: Body<Single>, const SEVERAL: bool> OnLock<N, S, SEVERAL
         // SAFETY: a mutex of ours, which its owner holds.
         Threads::known(move |threads| unsafe { Self::release(mutex, threads) })
     }
-
-    /// `pthread_mutex_trylock`
-    unsafe extern "C-unwind" fn trylock(mutex: *mut pthread_mutex_t) -> c_int {
-        // SAFETY: the program's mutex.
-        let mutex = unsafe { Mutex::of(mutex) };
-        let Class::Ordinary = mutex.class() else { return special::trylock(mutex) };
-        // SAFETY: an ordinary mutex.
-        unsafe { Self::trylock_ordinary(mutex) }
-    }
-
-    /// `pthread_mutex_unlock`: by any thread, and of a mutex that is not locked, which changes nothing.
-    unsafe extern "C-unwind" fn unlock(mutex: *mut pthread_mutex_t) -> c_int {
-        // SAFETY: the program's mutex.
-        let mutex = unsafe { Mutex::of(mutex) };
-        Threads::known(move |threads| {
-            let known = if N::HAS_CONTEXT { pool::holds_through::<N::Ctx>(Pool::Only, mutex.address()) } else { None };
-            if let Some(context) = known.filter(|_| N::LIES_INSIDE) {
-                // Waiters have changed the mutex's line since this thread acquired it, so that it costs to look there.
-                // SAFETY: the mutex is held through this context.
-                if unsafe { mutex.inside::<N>().has_heir(context.as_ref()) } {
-                    return Self::hand_over_known(mutex, context);
-                }
-            }
-            match (mutex.class(), known) {
-                // SAFETY: an ordinary mutex, held through this context.
-                (Class::Ordinary, Some(context)) => unsafe { Self::release_known(mutex, context, threads) },
-                // SAFETY: an ordinary mutex.
-                (Class::Ordinary, None) => unsafe { Self::release_ordinary(mutex, threads) },
-                (Class::Owned, _) => Self::unlock_owned(mutex),
-                (Class::Glibcs, _) => special::pass_on(&REAL.pthread_mutex_unlock, mutex),
-                (Class::Special, _) => special::unlock(mutex),
-            }
-        })
-    }
-}
-
-/// Makes mutexes run on the lock `N`, which is `S` while the process has one thread.
-pub fn install<N: TimedLock<Native> + IsHeld, S: TimedLock<Single> + IsHeld>() {
-    OPS.store([&OnLock::<N, S, false>::OPS; LOCKS]);
-    ACTIVE.pthread_mutex_lock.set(OnLock::<N, S, false>::lock);
-    ACTIVE.pthread_mutex_trylock.set(OnLock::<N, S, false>::trylock);
-    ACTIVE.pthread_mutex_unlock.set(OnLock::<N, S, false>::unlock);
-    install_others();
 }
 
 /// How the lock `N` works where it is one of several.

@@ -3,19 +3,11 @@
 
 use super::probes::probe;
 use super::{begin_hold, births, has_acquired, other_waits, releases, waits, watch, Manner};
-use crate::functions::{Functions, UNTRACED};
+use crate::functions::{quiet, Functions, UNTRACED};
 use crate::{deadline, mutex, tls};
 use core::ffi::c_int;
 use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, pthread_rwlock_t, timespec};
 use lockswap_records::trace::Use;
-
-/// The same function as one that nothing unwinds through, for which the compiler makes a jump of a call at the end.
-/// Attempts and releases are no cancellation points.
-#[inline(always)]
-fn quiet<T>(function: unsafe extern "C-unwind" fn(T) -> c_int) -> unsafe extern "C" fn(T) -> c_int {
-    // SAFETY: the two differ in what the compiler expects of them only.
-    unsafe { core::mem::transmute(function) }
-}
 
 /// The functions that acquire something. Most calls pass through the few lines that stand here, without a closure in
 /// the way.

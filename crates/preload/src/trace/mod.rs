@@ -36,7 +36,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use holds::{Hold, Holds};
 use lockswap_platform::{Native, Platform};
 use lockswap_records::trace::{Event, Kind, Use, BEFORE_WAIT, ENDLESS, FAILED, FILE_BYTES, SLEPT};
-pub use ready::thread_begins;
+pub use ready::threads_begin;
 use ring::Ring;
 use sampler::Sampler;
 use syscalls::{syscall, Sysno};

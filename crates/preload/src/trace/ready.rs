@@ -11,34 +11,27 @@ use super::ring;
 use crate::functions::{Functions, ACTIVE};
 use crate::memory::Page;
 use crate::sandbox;
-use core::sync::atomic::{AtomicU32, AtomicU8, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use lockswap_records::trace::{Header, FOLDER, MAGIC, READY_BYTES, TABLES, TABLE_BYTES};
 use lockswap_topology::files::Path;
 use syscalls::{syscall, Errno, Sysno};
 
-/// What the process has to do when it starts a thread.
-static STATE: AtomicU8 = AtomicU8::new(NOT_WANTED);
-const NOT_WANTED: u8 = 0;
-const WANTED: u8 = 1;
+/// Whether the process makes the file when it starts its first thread. Relaxed: set while it has one.
+static IS_WANTED: AtomicBool = AtomicBool::new(false);
 
 /// The process that made the file; 0: none did. The child of a fork has the file of its parent.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
 /// Makes the file with the first thread.
 pub fn want() {
-    // Relaxed: one thread.
-    STATE.store(WANTED, Ordering::Relaxed);
+    IS_WANTED.store(true, Ordering::Relaxed);
 }
 
-/// A thread is about to be started.
-#[inline]
-pub fn thread_begins() {
-    // Relaxed: a thread is started by one that is there already; of several at once one makes the file.
-    if STATE.load(Ordering::Relaxed) == WANTED && STATE.swap(NOT_WANTED, Ordering::Relaxed) == WANTED {
-        // Where the program forbids itself system calls it is not traced.
-        if sandbox::is_free() && has_room() {
-            let _ = make();
-        }
+/// The first thread is about to be started. The table holds the functions that it will hold from now on.
+pub fn threads_begin() {
+    // Where the program forbids itself system calls it is not traced.
+    if IS_WANTED.load(Ordering::Relaxed) && sandbox::is_free() && has_room() {
+        let _ = make();
     }
 }
 

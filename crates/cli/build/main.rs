@@ -8,6 +8,8 @@
 //! Packagers who build liblockswap.so themselves name it in `LOCKSWAP_PREBUILT=/path/to/liblockswap.so`; nothing is
 //! built here then.
 
+mod direct;
+
 use std::env;
 use std::ffi::OsString;
 use std::fs;
@@ -28,6 +30,9 @@ fn main() {
     let embedded = variable_path("OUT_DIR").join("liblockswap.so");
     fs::write(&embedded, &image).unwrap_or_else(|e| panic!("{}: {e}", embedded.display()));
     println!("cargo::rustc-env=LOCKSWAP_EMBEDDED={}", embedded.display());
+    let direct = direct::find(&image).unwrap_or_else(|e| panic!("{}: {e}", library.display()));
+    let none = || "Direct { entries: [&[]; 3], locks: &[] }".into();
+    fs::write(variable_path("OUT_DIR").join("direct.rs"), direct.unwrap_or_else(none)).expect("OUT_DIR is ours");
     println!("cargo::rustc-env=LOCKSWAP_EMBEDDED_HASH={:016x}", fnv1a(&image));
 }
 
