@@ -27,7 +27,10 @@ pub fn find(image: &[u8]) -> Result<Option<String>, object::Error> {
     let file = ElfFile64::<object::Endianness>::parse(image)?;
     let Some(table) = file.dynamic_symbols().find(|symbol| symbol.name() == Ok(TABLE)) else { return Ok(None) };
     let sizes: HashMap<u64, u64> = file.symbols().map(|symbol| (symbol.address(), symbol.size())).collect();
-    let is_relative = |flags| matches!(flags, RelocationFlags::Elf { r_type } if [R_X86_64_RELATIVE, R_AARCH64_RELATIVE].contains(&r_type));
+    let is_relative = |flags| match flags {
+        RelocationFlags::Elf { r_type } => [R_X86_64_RELATIVE, R_AARCH64_RELATIVE].contains(&r_type),
+        _ => false,
+    };
     let pointers: HashMap<u64, u64> = file
         .dynamic_relocations()
         .into_iter()
@@ -43,7 +46,7 @@ pub fn find(image: &[u8]) -> Result<Option<String>, object::Error> {
         let function = |number| {
             let address = *pointers.get(&(lock + ID_BYTES + 8 * number))?;
             let size = *sizes.get(&address)?;
-            Some([address, size].map(|word| word.to_ne_bytes()).concat())
+            Some([address, size].map(|word| word.to_le_bytes()).concat())
         };
         let functions: Option<Vec<_>> = (0..SYMBOLS.len() as u64).map(function).collect();
         let (Some(id), Some(functions)) = (id, functions) else { return Ok(None) };
