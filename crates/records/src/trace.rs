@@ -217,3 +217,47 @@ const _: () = assert!(size_of::<u64>() + size_of::<Event>() == 2 * UNIT);
 pub const fn record_bytes(stack: usize) -> usize {
     (size_of::<u64>() + size_of::<Event>() + stack).next_multiple_of(UNIT)
 }
+
+/// Where a record finds room in the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// Behind so many bytes of padding, which fill the rest of the ring where the record is too long for it.
+    After(usize),
+    /// Nowhere: the reader is behind.
+    Nowhere,
+    /// Nobody knows: the reader is ahead of `written`, so others have written since a thread has looked there.
+    Outdated,
+}
+
+/// Where a record of so many bytes finds room in a ring that was `written` and `read` so far.
+pub fn room(written: u64, read: u64, bytes: usize) -> Room {
+    let Some(unread) = written.checked_sub(read) else { return Room::Outdated };
+    let rest = RING_BYTES - (written % RING_BYTES as u64) as usize;
+    let padding = if bytes > rest { rest } else { 0 };
+    if unread + (padding + bytes) as u64 > RING_BYTES as u64 {
+        return Room::Nowhere;
+    }
+    Room::After(padding)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{room, Room, RING_BYTES, UNIT};
+
+    #[test]
+    fn records_find_room_up_to_the_reader_and_do_not_cross_the_end_of_the_ring() {
+        let ring = RING_BYTES as u64;
+        assert_eq!(room(0, 0, UNIT), Room::After(0));
+        assert_eq!(room(7 * ring, 6 * ring, UNIT), Room::Nowhere);
+        assert_eq!(room(7 * ring - 64, 6 * ring, UNIT), Room::After(0));
+        assert_eq!(room(7 * ring - 64, 6 * ring, 2 * UNIT), Room::Nowhere);
+        assert_eq!(room(7 * ring - 64, 6 * ring + 128, 2 * UNIT), Room::After(64));
+    }
+
+    /// A thread looks how far the ring was written and loses its CPU. Meanwhile others write, and all is read.
+    #[test]
+    fn a_reader_that_is_ahead_is_none_that_is_behind() {
+        assert_eq!(room(640, 704, UNIT), Room::Outdated);
+        assert_eq!(room(640, 640, UNIT), Room::After(0));
+    }
+}

@@ -4,7 +4,7 @@ use super::stack::STACK_NUMBER;
 use crate::sandbox;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use lockswap_platform::Ns;
-use lockswap_records::trace::{record_bytes, Event, Header, Kind, MAGIC, MOST_STACK, RING_BYTES, UNIT};
+use lockswap_records::trace::{record_bytes, room, Event, Header, Kind, Room, MAGIC, MOST_STACK, RING_BYTES, UNIT};
 use syscalls::{syscall, Sysno};
 
 /// The mapped file, of which the header is the beginning.
@@ -118,16 +118,21 @@ impl Ring {
         // Relaxed: the exchange below finds out whether it is still true.
         let mut written = header.written.0.load(Ordering::Relaxed);
         loop {
-            let place = (written % RING_BYTES as u64) as usize;
-            let rest = RING_BYTES - place;
-            let padding = if bytes > rest { rest } else { 0 };
-            let end = written + (padding + bytes) as u64;
             // ORDER(ring): Acquire pairs with the reader's Release: it has made zeros of what it read.
-            if end - header.read.0.load(Ordering::Acquire) > RING_BYTES as u64 {
-                // Relaxed: a statistic.
-                header.lost.fetch_add(1, Ordering::Relaxed);
-                return None;
-            }
+            let padding = match room(written, header.read.0.load(Ordering::Acquire), bytes) {
+                Room::After(padding) => padding,
+                Room::Nowhere => {
+                    // Relaxed: a statistic.
+                    header.lost.fetch_add(1, Ordering::Relaxed);
+                    return None;
+                }
+                Room::Outdated => {
+                    // Relaxed: the reader looked here before its Release, so this is no older than what it saw.
+                    written = header.written.0.load(Ordering::Relaxed);
+                    continue;
+                }
+            };
+            let end = written + (padding + bytes) as u64;
             // Relaxed: who has reserved a place says so by the word at its beginning only.
             match header.written.0.compare_exchange_weak(written, end, Ordering::Relaxed, Ordering::Relaxed) {
                 Err(now) => written = now,
