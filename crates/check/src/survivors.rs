@@ -247,6 +247,14 @@ pub const EXPLAINED: &[Explained] = &[
         why: "the ticket gives writers their order; the announcement that follows excludes, and no scenario of a \
              read-write lock checks the order",
     },
+    Explained {
+        file: "rw/rw_futex.rs",
+        item: "RwFutex::give_up",
+        order: Some("gate"),
+        change: Change::DropRelease,
+        why: "who sees the new count must see that the flag was taken back, or may sleep on it for ever: a writer whose \
+             deadline has come gives up here, and the scenarios in which loom looks for lost wake-ups have no deadlines",
+    },
 ];
 
 /// Compares what is known with what became of mutants, as (mutant, whether it was caught): one line for each survivor

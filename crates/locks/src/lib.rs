@@ -203,6 +203,10 @@ pub unsafe trait RawRwLock<P: Platform>: Send + Sync + Sized + 'static {
     const INFO: LockInfo;
     /// As [`RawLock::PARAMETERS`].
     const PARAMETERS: Parameters = Parameters::NONE;
+    /// Whether the lock has methods that end in `at_once`: for a caller that keeps its uncontended path short, and goes
+    /// on with the method of the same name without `at_once` where they return `false`. Those that are provided do
+    /// nothing else.
+    const ACTS_AT_ONCE: bool = false;
 
     /// A free lock. Its bytes are all zero.
     fn new() -> Self;
@@ -210,20 +214,46 @@ pub unsafe trait RawRwLock<P: Platform>: Send + Sync + Sized + 'static {
     fn read(&self, preference: Preference, deadline: Option<Deadline>) -> bool;
     /// Acquires shared if that needs no waiting and returns whether it did.
     fn try_read(&self, preference: Preference) -> bool;
+    /// Acquires shared if a few instructions do it, and returns whether it did.
+    #[inline(always)]
+    fn read_at_once(&self) -> bool {
+        false
+    }
     /// Acquires exclusively, or returns `false` at `deadline` if there is one, not before it.
     fn write(&self, deadline: Option<Deadline>) -> bool;
     /// Acquires exclusively if that needs no waiting and returns whether it did.
     fn try_write(&self) -> bool;
+    /// Acquires exclusively if a few instructions do it, and returns whether it did.
+    #[inline(always)]
+    fn write_at_once(&self) -> bool {
+        false
+    }
     /// Releases a shared acquisition.
     ///
     /// # Safety
     /// There is one to release.
     unsafe fn unlock_read(&self, preference: Preference);
+    /// Releases a shared acquisition if there is one and a few instructions do it, and returns whether it did.
+    ///
+    /// # Safety
+    /// If there is one, the caller may release it.
+    #[inline(always)]
+    unsafe fn unlock_read_at_once(&self) -> bool {
+        false
+    }
     /// Releases an exclusive acquisition.
     ///
     /// # Safety
     /// There is one to release.
     unsafe fn unlock_write(&self, preference: Preference);
+    /// Releases an exclusive acquisition if a few instructions do it, and returns whether it did.
+    ///
+    /// # Safety
+    /// There is one to release.
+    #[inline(always)]
+    unsafe fn unlock_write_at_once(&self) -> bool {
+        false
+    }
     /// Whether the lock is held exclusively.
     fn is_write_locked(&self) -> bool;
     /// Whether nobody holds the lock in any mode.

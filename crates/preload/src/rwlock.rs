@@ -260,6 +260,24 @@ impl<L: RawRwLock<Native>> OnLock<L> {
         Some(ours)
     }
 
+    /// The rwlock and its lock, if that may act at once and the rwlock, of the current generation, has one already.
+    ///
+    /// # Safety
+    /// `rwlock` is the program's.
+    #[inline(always)]
+    unsafe fn at_hand<'a>(rwlock: *mut pthread_rwlock_t) -> Option<(&'a RwLock, &'a L)> {
+        // SAFETY: as for this call.
+        let ours = unsafe { RwLock::of(rwlock) };
+        // Relaxed, and ORDER(adopt): as in `adopt`.
+        if !L::ACTS_AT_ONCE
+            || ours.shared.load(Ordering::Relaxed) != 0
+            || ours.mark.load(Ordering::Acquire) != generation::mark()
+        {
+            return None;
+        }
+        Some((ours, Self::existing(ours)?))
+    }
+
     /// Acquires the rwlock in one mode, unless it is glibc's: nothing then.
     ///
     /// # Safety
@@ -292,7 +310,21 @@ impl<L: RawRwLock<Native>> OnLock<L> {
         Some(0)
     }
 
+    // The three functions that programs call most have no stack frame: what takes more than a few instructions is a
+    // jump away. Who holds the lock itself does not get it at once.
+
     unsafe extern "C-unwind" fn rdlock(rwlock: *mut pthread_rwlock_t) -> c_int {
+        // SAFETY: the program's rwlock.
+        unsafe {
+            match Self::at_hand(rwlock) {
+                Some((_, lock)) if lock.read_at_once() => 0,
+                _ => Self::rdlock_slowly(rwlock),
+            }
+        }
+    }
+
+    #[inline(never)]
+    unsafe extern "C" fn rdlock_slowly(rwlock: *mut pthread_rwlock_t) -> c_int {
         // SAFETY: the program's rwlock.
         unsafe {
             Self::acquire(rwlock, Mode::Read, How::Wait).unwrap_or_else(|| REAL.pthread_rwlock_rdlock.get()(rwlock))
@@ -300,6 +332,20 @@ impl<L: RawRwLock<Native>> OnLock<L> {
     }
 
     unsafe extern "C-unwind" fn wrlock(rwlock: *mut pthread_rwlock_t) -> c_int {
+        // SAFETY: the program's rwlock.
+        unsafe {
+            match Self::at_hand(rwlock) {
+                Some((ours, lock)) if lock.write_at_once() => {
+                    ours.set_writer(tls::identity());
+                    0
+                }
+                _ => Self::wrlock_slowly(rwlock),
+            }
+        }
+    }
+
+    #[inline(never)]
+    unsafe extern "C" fn wrlock_slowly(rwlock: *mut pthread_rwlock_t) -> c_int {
         // SAFETY: the program's rwlock.
         unsafe {
             Self::acquire(rwlock, Mode::Write, How::Wait).unwrap_or_else(|| REAL.pthread_rwlock_wrlock.get()(rwlock))
@@ -366,6 +412,26 @@ impl<L: RawRwLock<Native>> OnLock<L> {
 
     /// `pthread_rwlock_unlock`; a lock that is not held stays as it is.
     unsafe extern "C-unwind" fn unlock(rwlock: *mut pthread_rwlock_t) -> c_int {
+        // SAFETY: the program's rwlock, released in the mode in which it is held.
+        unsafe {
+            let released = Self::at_hand(rwlock).is_some_and(|(ours, lock)| {
+                if lock.is_write_locked() {
+                    ours.set_writer(0);
+                    lock.unlock_write_at_once()
+                } else {
+                    lock.unlock_read_at_once()
+                }
+            });
+            if released {
+                0
+            } else {
+                Self::unlock_slowly(rwlock)
+            }
+        }
+    }
+
+    #[inline(never)]
+    unsafe extern "C" fn unlock_slowly(rwlock: *mut pthread_rwlock_t) -> c_int {
         // SAFETY: the program's rwlock, released in the mode in which it is held.
         unsafe {
             match Self::adopt(rwlock) {

@@ -45,6 +45,43 @@ fn is_free(state: u32) -> bool {
 }
 
 impl<P: Platform> RwFutex<P> {
+    #[cold]
+    #[inline(never)]
+    fn read_slowly(&self, preference: Preference, deadline: Option<Deadline>) -> bool {
+        let closed = match preference {
+            Preference::Readers => WRITER,
+            Preference::Writers => WRITER | WRITERS_SLEEP,
+        };
+        let attempt = |_| self.try_read(preference);
+        attempt(false) || self.acquire(&self.read_gate, READERS_SLEEP, deadline, attempt, |state| state & closed != 0)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_slowly(&self, deadline: Option<Deadline>) -> bool {
+        // A writer that has slept cannot know whether others still do: its flag may have been theirs.
+        let attempt = |has_slept: bool| {
+            let flag = if has_slept { WRITERS_SLEEP } else { 0 };
+            // Relaxed: the exchange decides.
+            let state = self.state.load(Ordering::Relaxed);
+            // ORDER(hand-off): Acquire pairs with the Releases of both unlocks.
+            is_free(state) && self.state.compare_exchange(state, state | WRITER | flag, Ordering::Acquire).is_ok()
+        };
+        self.try_write() || self.acquire(&self.write_gate, WRITERS_SLEEP, deadline, attempt, |state| !is_free(state))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unlock_read_slowly(&self, preference: Preference) {
+        self.release(preference, |state| Some(state - 1));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unlock_write_slowly(&self, preference: Preference) {
+        self.release(preference, |state| Some(state & !WRITER));
+    }
+
     /// Runs `attempt` until it succeeds, telling it whether this thread may have slept: spinning, then asleep at
     /// `gate` with `flag` set in the state while `blocked` holds. Returns `false` at the deadline.
     #[cold]
@@ -240,24 +277,24 @@ unsafe impl<P: Platform> RawRwLock<P> for RwFutex<P> {
         inside: &[],
     };
 
+    const ACTS_AT_ONCE: bool = true;
+
     fn new() -> Self {
         RwFutex { state: P::U32::new(0), read_gate: P::U32::new(0), write_gate: P::U32::new(0) }
     }
 
     #[inline]
     fn read(&self, preference: Preference, deadline: Option<Deadline>) -> bool {
-        let closed = match preference {
-            Preference::Readers => WRITER,
-            Preference::Writers => WRITER | WRITERS_SLEEP,
-        };
-        self.try_read(preference)
-            || self.acquire(
-                &self.read_gate,
-                READERS_SLEEP,
-                deadline,
-                |_| self.try_read(preference),
-                |state| state & closed != 0,
-            )
+        self.read_at_once() || self.read_slowly(preference, deadline)
+    }
+
+    #[inline(always)]
+    fn read_at_once(&self) -> bool {
+        // Relaxed: the exchange decides.
+        let state = self.state.load(Ordering::Relaxed);
+        // Below READERS it has no flag, so that no preference keeps readers out.
+        // ORDER(hand-off): Acquire pairs with the Release in `unlock_write`.
+        state < READERS && self.state.compare_exchange(state, state + 1, Ordering::Acquire).is_ok()
     }
 
     #[inline]
@@ -281,15 +318,13 @@ unsafe impl<P: Platform> RawRwLock<P> for RwFutex<P> {
 
     #[inline]
     fn write(&self, deadline: Option<Deadline>) -> bool {
-        // A writer that has slept cannot know whether others still do: its flag may have been theirs.
-        let attempt = |has_slept: bool| {
-            let flag = if has_slept { WRITERS_SLEEP } else { 0 };
-            // Relaxed: the exchange decides.
-            let state = self.state.load(Ordering::Relaxed);
-            // ORDER(hand-off): Acquire pairs with the Releases of both unlocks.
-            is_free(state) && self.state.compare_exchange(state, state | WRITER | flag, Ordering::Acquire).is_ok()
-        };
-        self.try_write() || self.acquire(&self.write_gate, WRITERS_SLEEP, deadline, attempt, |state| !is_free(state))
+        self.write_at_once() || self.write_slowly(deadline)
+    }
+
+    #[inline(always)]
+    fn write_at_once(&self) -> bool {
+        // ORDER(hand-off): Acquire pairs with the Releases of both unlocks.
+        self.state.compare_exchange(0, WRITER, Ordering::Acquire).is_ok()
     }
 
     #[inline]
@@ -308,16 +343,33 @@ unsafe impl<P: Platform> RawRwLock<P> for RwFutex<P> {
 
     #[inline]
     unsafe fn unlock_read(&self, preference: Preference) {
-        self.release(preference, |state| Some(state - 1));
+        // SAFETY: as for this call.
+        if !unsafe { self.unlock_read_at_once() } {
+            self.unlock_read_slowly(preference);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn unlock_read_at_once(&self) -> bool {
+        // Relaxed: the exchange decides.
+        let state = self.state.load(Ordering::Relaxed);
+        // Without a flag there is nobody to wake.
+        // ORDER(hand-off): as in `release`. LAST: the lock may be destroyed after this exchange.
+        (1..=READERS).contains(&state) && self.state.compare_exchange(state, state - 1, Ordering::Release).is_ok()
     }
 
     #[inline]
     unsafe fn unlock_write(&self, preference: Preference) {
-        // ORDER(hand-off): as in `release`. LAST: the lock may be destroyed after this exchange.
-        if self.state.compare_exchange(WRITER, 0, Ordering::Release).is_ok() {
-            return;
+        // SAFETY: as for this call.
+        if !unsafe { self.unlock_write_at_once() } {
+            self.unlock_write_slowly(preference);
         }
-        self.release(preference, |state| Some(state & !WRITER));
+    }
+
+    #[inline(always)]
+    unsafe fn unlock_write_at_once(&self) -> bool {
+        // ORDER(hand-off): as in `release`. LAST: the lock may be destroyed after this exchange.
+        self.state.compare_exchange(WRITER, 0, Ordering::Release).is_ok()
     }
 
     fn is_write_locked(&self) -> bool {
