@@ -187,7 +187,7 @@ fn event(record: &[AtomicU64]) -> Event {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use lockswap_records::trace::{FILE_BYTES, RING_BYTES};
+    use lockswap_records::trace::{room, Room, FILE_BYTES, RING_BYTES};
 
     use super::*;
     use crate::shared::{Settings, SharedFile};
@@ -206,13 +206,11 @@ pub(crate) mod tests {
         /// Takes room for a record; where it begins.
         fn reserve(&self, bytes: usize) -> Option<usize> {
             let written = self.header.written.0.load(Ordering::Relaxed);
-            let read = self.header.read.0.load(Ordering::Acquire);
-            let place = written as usize % RING_BYTES;
-            let padding = if place + bytes > RING_BYTES { RING_BYTES - place } else { 0 };
-            if written - read + (padding + bytes) as u64 > RING_BYTES as u64 {
+            let Room::After(padding) = room(written, self.header.read.0.load(Ordering::Acquire), bytes) else {
                 self.header.lost.fetch_add(1, Ordering::Relaxed);
                 return None;
-            }
+            };
+            let place = written as usize % RING_BYTES;
             self.header.written.0.store(written + (padding + bytes) as u64, Ordering::Relaxed);
             if padding > 0 {
                 let head = Kind::Padding as u64 | ((padding / UNIT) as u64) << 32;
