@@ -19,8 +19,10 @@ pub const FILE_PREFIX: &str = "liblockswap-";
 /// A preload library that lies in the memory of this process.
 #[derive(Clone, Debug)]
 pub struct Library {
-    /// The content of its file.
+    /// The content of its file, but for the changes.
     pub image: Cow<'static, [u8]>,
+    /// What the file has in the place of some bytes of the image: from which one on, and what.
+    pub changes: Vec<(usize, [u8; 16])>,
     /// The name of its file: [`FILE_PREFIX`], what tells it from libraries with other content, and `.so`.
     pub file_name: Cow<'static, str>,
 }
@@ -80,7 +82,7 @@ impl Library {
         let path = dir.join(&*self.file_name);
         if !self.is_at(&path) {
             let mut temporary = tempfile::Builder::new().prefix(".unpacking-").tempfile_in(dir)?;
-            temporary.write_all(&self.image)?;
+            temporary.write_all(&self.content())?;
             temporary.as_file().set_permissions(Permissions::from_mode(0o500))?;
             temporary.persist(&path)?;
             if !self.is_at(&path) {
@@ -93,7 +95,27 @@ impl Library {
     fn is_at(&self, path: &Path) -> bool {
         let ours = fs::symlink_metadata(path)
             .is_ok_and(|m| m.is_file() && m.uid() == rustix::process::geteuid().as_raw() && m.mode() & 0o022 == 0);
-        ours && fs::read(path).is_ok_and(|content| content == *self.image)
+        ours && fs::read(path).is_ok_and(|content| self.is_content(content))
+    }
+
+    fn content(&self) -> Vec<u8> {
+        let mut content = self.image.to_vec();
+        for (place, bytes) in &self.changes {
+            content[*place..place + bytes.len()].copy_from_slice(bytes);
+        }
+        content
+    }
+
+    /// Whether this is what [`Library::content`] gives; without a copy of the image, since each start of a program asks.
+    fn is_content(&self, mut found: Vec<u8>) -> bool {
+        found.len() == self.image.len()
+            && self.changes.iter().all(|(place, bytes)| {
+                let range = *place..place + bytes.len();
+                let is_there = found[range.clone()] == *bytes;
+                found[range.clone()].copy_from_slice(&self.image[range]);
+                is_there
+            })
+            && found == *self.image
     }
 }
 

@@ -147,7 +147,7 @@ fn store(text: &str) -> Result<PathBuf, UserError> {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     let file_name = format!("lockswap-profile-{:016x}.toml", hasher.finish()).into();
-    Ok(Library { image: text.as_bytes().to_vec().into(), file_name }.unpack()?.path)
+    Ok(Library { image: text.as_bytes().to_vec().into(), changes: Vec::new(), file_name }.unpack()?.path)
 }
 
 fn name_of(kind: Kind) -> Option<&'static str> {

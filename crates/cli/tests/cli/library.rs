@@ -45,6 +45,10 @@ fn wrong_content_is_replaced_before_use() {
     fs::write(&path, b"short").unwrap();
     assert_eq!(unpacked(&place), path);
     assert!(fs::read(&path).unwrap() == good);
+    make_executable(&path, 0o700);
+    fs::write(&path, fs::read(unpacked_for(&place, &[])).unwrap()).unwrap();
+    assert_eq!(unpacked(&place), path);
+    assert!(fs::read(&path).unwrap() == good, "the library for all locks was left in the place of that for one");
 }
 
 #[test]
