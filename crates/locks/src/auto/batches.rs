@@ -8,7 +8,7 @@
 //!
 //! | bits   | what                                                                     |
 //! |--------|--------------------------------------------------------------------------|
-//! | 4..7   | whether candidates let others go first: NEVER to ALWAYS_DOUBTED          |
+//! | 4..7   | whether candidates let others go first: NEVER to ALWAYS_DOUBTED; WAITED  |
 //! | 7..15  | how long an acquisition takes, the mean of the windows but for failed trials |
 //! | 15..21 | the parts of this window that have been noted                            |
 //! | 21..23 | the last two bits of the number of all parts, by the count of acquisitions |
@@ -22,20 +22,22 @@ const HOW: u32 = 4;
 const ALL: u32 = 7 << HOW;
 /// They do not.
 const NEVER: u32 = 0;
+/// They do not, and a thread has released the lock in order to wait for others, in this window or the last one.
+const WAITED: u32 = 1 << HOW;
 /// They do not, and an acquisition took much longer in the last window, or less long.
-const NEVER_DOUBTED: u32 = 1 << HOW;
+const NEVER_DOUBTED: u32 = 2 << HOW;
 /// They do not, which is being tried.
-const NEVER_TRIED: u32 = 2 << HOW;
+const NEVER_TRIED: u32 = 3 << HOW;
 /// They do, for a batch of acquisitions, which is being tried.
-const TRIED: u32 = 3 << HOW;
+const TRIED: u32 = 4 << HOW;
 /// They do: it has been found to pay.
-const ALWAYS: u32 = 4 << HOW;
+const ALWAYS: u32 = 5 << HOW;
 /// They do, and nobody went first when the last one let others do so.
-const IN_VAIN: u32 = 5 << HOW;
+const IN_VAIN: u32 = 6 << HOW;
 /// They do, and an acquisition took much longer in the last window, or less long.
-const ALWAYS_DOUBTED: u32 = 6 << HOW;
+const ALWAYS_DOUBTED: u32 = 7 << HOW;
 
-/// A bit: a thread has released the lock in order to wait for others.
+/// A bit: a thread has released the lock in this window in order to wait for others.
 pub const WAITS: u32 = 1 << 23;
 
 /// Where the word has how long an acquisition takes as things are, which a trial that fails does not change
@@ -86,6 +88,11 @@ fn eight_bits(number: u32) -> u32 {
 /// Whether candidates let others go first.
 pub fn are_on(word: u32) -> bool {
     word & ALL >= TRIED
+}
+
+/// Whether a thread has released the lock in order to wait for others, in this window or the last one.
+pub fn have_waits(word: u32) -> bool {
+    word & WAITS != 0 || word & ALL == WAITED
 }
 
 /// The word without batches, before it is known whether they pay.
@@ -156,19 +163,22 @@ pub fn after_parts(word: u32, turns: u8, now: Ns, may_try: bool) -> u32 {
             NEVER_TRIED => (ALWAYS, known),
             NEVER_DOUBTED if has_changed => (TRIED, pace),
             ALWAYS_DOUBTED if has_changed => (NEVER_TRIED, pace),
-            NEVER if has_changed => (NEVER_DOUBTED, known),
+            NEVER | WAITED if has_changed => (NEVER_DOUBTED, known),
             _ if has_changed => (ALWAYS_DOUBTED, known),
-            NEVER | NEVER_DOUBTED => (if may_try { TRIED } else { NEVER }, mean(known, pace)),
+            NEVER | WAITED | NEVER_DOUBTED => (if may_try { TRIED } else { NEVER }, mean(known, pace)),
             _ if may_try => (NEVER_TRIED, mean(known, pace)),
             IN_VAIN => (IN_VAIN, mean(known, pace)),
             _ => (ALWAYS, mean(known, pace)),
         };
         next = window(next & !(ALL | 0xff << PACE) | how | known << PACE, now);
     }
-    if word & WAITS != 0 || is_slow {
-        next = end(next);
+    if word & WAITS != 0 {
+        next & !ALL | WAITED
+    } else if is_slow {
+        end(next)
+    } else {
+        next
     }
-    next
 }
 
 #[cfg(test)]
@@ -298,7 +308,11 @@ mod tests {
         assert!(course.window(1, 50_000, true));
         course.word |= WAITS;
         assert!(!course.window(1, 50_000, true) && course.word & WAITS == 0);
-        assert!(course.window(1, 50_000, true));
+        assert!(have_waits(course.word), "in the last one");
+        assert!(!course.window(1, 50_000, false) && !have_waits(course.word));
+        course.word |= WAITS;
+        assert!(have_waits(course.word) && !course.window(1, 50_000, true));
+        assert!(course.window(1, 50_000, true) && !have_waits(course.word), "a trial, once there are none");
     }
 
     #[test]

@@ -25,6 +25,12 @@ const LOOK_IN_BATCH: Ns = 1_400;
 const BATCH_OF_ONE_NODE: Ns = 10_000;
 /// A newcomer looks at the lock so often before it queues, if nobody does.
 const SOON: u32 = 16;
+/// Where threads wait for conditions, a newcomer lets others go first before that for so many looks at most.
+const LOOKS_AMONG_WAITS: u32 = 16;
+/// The time between two of these looks, ns.
+const LOOK_AMONG_WAITS: Ns = 50;
+/// As long as there are so many acquisitions or more from one look to the next one.
+const RUN: u8 = 2;
 /// A thread that has had the CPU for so long at a time, ns, makes use of it: another waiter gives it back sooner.
 const USED: Ns = 50_000;
 /// A candidate looks for so many times as long at a time as a waiter in the queue.
@@ -64,6 +70,9 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         if self.has_batches() {
             return false;
         }
+        if self.seat.has_waits() {
+            self.let_some_go_first();
+        }
         let outcome = P::spin_map_bounded(SOON, || {
             // Relaxed: a hint.
             if !self.queue.load(Ordering::Relaxed).is_null() {
@@ -76,6 +85,18 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
             self.note_pace();
         }
         acquired
+    }
+
+    /// Lets others have the lock for a moment, while acquisitions follow each other without a hand-over: a thread that
+    /// puts items into a queue puts in as many as that holds, where it would have to wait for the lock's line after
+    /// each.
+    fn let_some_go_first(&self) {
+        // Relaxed: a hint, as in `turns_since`.
+        let mut seen = self.turns.load(Ordering::Relaxed);
+        P::spin_map_bounded(LOOKS_AMONG_WAITS, || {
+            Busy::pause::<P>(LOOK_AMONG_WAITS);
+            (self.turns_since(&mut seen) < RUN).then_some(())
+        });
     }
 
     /// Notes how quickly acquisitions follow each other, as a thread that has found the lock held.
@@ -167,6 +188,8 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         let longest = if P::has_one_node() { longest.min(LONGEST_OF_ONE_NODE) } else { longest };
         let most = Self::looks();
         let mut pause = Setting::Shortest.number::<P>(SHORTEST).min(longest);
+        // Others may wait for what this one is to bring about.
+        let longest = if self.seat.has_waits() { pause } else { longest };
         let mut spent = 0_u32;
         // Relaxed: a hint, as in `turns_since`.
         let (mut before, mut seen) = (P::instant(), self.turns.load(Ordering::Relaxed));

@@ -225,9 +225,9 @@ impl<P: Platform> Seat<P> {
         self.note(WAITS, true);
     }
 
-    /// Whether a holder has noted that in this window.
+    /// Whether a holder has noted that in this window or the last one.
     pub fn has_waits(&self) -> bool {
-        self.word() & WAITS != 0
+        batches::have_waits(self.word())
     }
 
     /// Changes hints. The change is lost if the word changes meanwhile.
