@@ -8,7 +8,7 @@
 //!
 //! | bits   | what                                                                     |
 //! |--------|--------------------------------------------------------------------------|
-//! | 4..7   | whether candidates let others go first: NEVER to ALWAYS_DOUBTED; WAITED  |
+//! | 4..7   | whether candidates let others go first, and why not: NEVER to ALWAYS_DOUBTED |
 //! | 7..15  | how long an acquisition takes, the mean of the windows but for failed trials |
 //! | 15..21 | the parts of this window that have been noted                            |
 //! | 21..23 | the last two bits of the number of all parts, by the count of acquisitions |

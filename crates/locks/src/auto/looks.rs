@@ -25,7 +25,8 @@ const LOOK_IN_BATCH: Ns = 1_400;
 const BATCH_OF_ONE_NODE: Ns = 10_000;
 /// A newcomer looks at the lock so often before it queues, if nobody does.
 const SOON: u32 = 16;
-/// Where threads wait for conditions, a newcomer lets others go first before that for so many looks at most.
+/// With one NUMA node, where threads wait for conditions, a newcomer lets others go first before that for so many looks
+/// at most.
 const LOOKS_AMONG_WAITS: u32 = 16;
 /// The time between two of these looks, ns.
 const LOOK_AMONG_WAITS: Ns = 50;
@@ -70,7 +71,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         if self.has_batches() {
             return false;
         }
-        if self.seat.has_waits() {
+        if self.is_among_waits() {
             self.let_some_go_first();
         }
         let outcome = P::spin_map_bounded(SOON, || {
@@ -85,6 +86,12 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
             self.note_pace();
         }
         acquired
+    }
+
+    /// Whether threads wait for conditions, on a machine where that changes how waiters look at the lock: with several
+    /// NUMA nodes nobody has measured what is better.
+    fn is_among_waits(&self) -> bool {
+        P::has_one_node() && self.seat.has_waits()
     }
 
     /// Lets others have the lock for a moment, while acquisitions follow each other without a hand-over: a thread that
@@ -189,7 +196,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         let most = Self::looks();
         let mut pause = Setting::Shortest.number::<P>(SHORTEST).min(longest);
         // Others may wait for what this one is to bring about.
-        let longest = if self.seat.has_waits() { pause } else { longest };
+        let longest = if self.is_among_waits() { pause } else { longest };
         let mut spent = 0_u32;
         // Relaxed: a hint, as in `turns_since`.
         let (mut before, mut seen) = (P::instant(), self.turns.load(Ordering::Relaxed));
