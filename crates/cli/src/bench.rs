@@ -34,10 +34,10 @@ use std::process::ExitCode;
 /// Arguments of `lockswap bench`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Without a part, uncontended and contended are measured. What each workload does, and what its numbers
-mean, is in docs/workloads.md. A ratio says how many times as fast as glibc a lock is, above 1 is
-better, with its 95 % interval over paired rounds; verdicts are those of `lockswap compare`:
-docs/statistics.md.
+Without a part, uncontended and contended are measured. What each workload does, and what its
+numbers mean, is in docs/workloads.md. A ratio says how many times as fast as glibc a lock is,
+above 1 is better, with its 95 % interval over paired rounds; verdicts are those of `lockswap
+compare`: docs/statistics.md.
 
 Examples:
   lockswap bench

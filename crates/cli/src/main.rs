@@ -38,9 +38,12 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use lockswap_experiment::hardware::child;
 
+/// Help has at most so many columns, however wide the terminal is.
+const WIDTH: usize = 100;
+
 /// Runs unmodified programs on other lock algorithms and says honestly whether they got faster.
 #[derive(Parser)]
-#[command(name = "lockswap", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "lockswap", version, after_help = EXAMPLES, max_term_width = WIDTH)]
 struct Args {
     #[command(subcommand)]
     command: Command,
@@ -53,7 +56,7 @@ Examples:
   lockswap run --lock mcs_stp -- ./server   a program of yours on one lock
   lockswap trace -- ./server                which locks it waits for, and who holds them
   lockswap advise -- ./server               which lock each mutex should have, if any helps
-  lockswap top --pid PID                    the same, live, of a program that lockswap run has started
+  lockswap top --pid PID                    the same, live, of a program that lockswap run started
   lockswap slo --epoch 5 --from 10us --to 1ms -- ./program
                                             a latency target for one of its epochs
   lockswap topo --measure                   what this machine is like, and the best route for RON
@@ -128,4 +131,22 @@ fn main() -> ExitCode {
         Command::TortureHere(args) => hidden::torture(&args),
     };
     result.unwrap_or_else(|error| error::report(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is wider is broken once more, after a word or two.
+    fn check_width(command: &clap::Command) {
+        let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let wide: Vec<_> = text.lines().filter(|line| line.chars().count() > WIDTH).collect();
+        assert!(wide.is_empty(), "help of {}: more than {WIDTH} columns: {wide:#?}", command.get_name());
+        command.get_subcommands().for_each(check_width);
+    }
+
+    #[test]
+    fn no_line_of_help_is_broken_twice() {
+        check_width(&Args::command());
+    }
 }

@@ -47,8 +47,8 @@ impl Usual {
 /// Arguments of `lockswap bench counter`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Keys of --set: inside, outside: steps computed inside the lock and between two acquisitions [default:
-0]; a step is six instructions of one cycle.
+Keys of --set: inside, outside: steps computed inside the lock and between two acquisitions
+[default: 0]; a step is six instructions of one cycle.
 
 Examples:
   lockswap bench counter --set inside=100 --set outside=400,1600
@@ -91,9 +91,9 @@ pub struct KvArgs {
 /// Arguments of `lockswap bench bursts`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Keys of --set: burst: acquisitions in a row [default: 30]; inside, outside: steps computed inside the
-lock and between two acquisitions of a burst [default: 50]; away: steps between two bursts, half as
-many to half as many again [default: 50000].
+Keys of --set: burst: acquisitions in a row [default: 30]; inside, outside: steps computed inside
+the lock and between two acquisitions of a burst [default: 50]; away: steps between two bursts,
+half as many to half as many again [default: 50000].
 
 Examples:
   lockswap bench bursts --threads 4,16

@@ -41,12 +41,13 @@ Examples:
   lockswap sim --machine apple-m1 --workload epochs --lock asl --set slo=20us,50us
   lockswap sim --machine host --workload ncs --threads 1,2,4,8
   lockswap sim --workload oversub --all --export oversub.json
-  lockswap sim --machine xeon-e7-8895v3 --workload lock2 --lock qspinlock,qspinlock-cna:threshold=10ms
+  lockswap sim --machine xeon-e7-8895v3 --workload lock2 --lock qspinlock-cna:threshold=10ms
   lockswap sim --machine ./mine.toml --set latency.remote=200
   lockswap sim --seeds 6 --export curve.svg --plot latency=waits.svg
 
 Machines: xeon-e5-2699v3, xeon-e7-8895v3, xeon-8s192c, amd-2990wx, opteron-a64, epyc-7742-2s,
-apple-m1, hikey970, intel-hybrid, host (this machine, as a probe of it finds it), or the path of a machine file.
+apple-m1, hikey970, intel-hybrid, host (this machine, as a probe of it finds it), or the path of a
+machine file.
 Workloads: counter, kv, ncs, epochs, epochs-variable, epochs-mixed, epochs-scalability,
 epochs-contention, epochs-oversub, oversub, shares, shares-store, bursts, phases, readers,
 locktorture, lock1, lock2, open1, open2; docs/workloads.md has their keys.

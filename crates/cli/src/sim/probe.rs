@@ -8,9 +8,10 @@ use crate::error::UserError;
 use crate::{picture, terminal};
 
 const EXAMPLES: &str = "\
-Measured: a cycle, accesses, atomic operations and pauses of one CPU; lines between CPUs; shared cache
-and memory; the system calls of locks, waking, changing threads, slices. Each number in the file says
-whether it was measured, told by the system or assumed. Only CPUs that this process may use count.
+Measured: a cycle, accesses, atomic operations and pauses of one CPU; lines between CPUs; shared
+cache and memory; the system calls of locks, waking, changing threads, slices. Each number in the
+file says whether it was measured, told by the system or assumed. Only CPUs that this process may
+use count.
 
 Examples:
   lockswap sim probe

@@ -26,14 +26,15 @@ Examples:
   lockswap sim reproduce
   lockswap sim reproduce --only cna --seeds 10
   lockswap sim reproduce --export claims.json
-  lockswap sim reproduce --write-golden crates/experiment/src/claims/golden.csv --export docs/reproduced.md
+  lockswap sim reproduce --write-golden golden.csv --export reproduced.md
 
-The last one accepts the numbers of this run. Otherwise they are compared with those of the golden file that
-the program was built with. A claim leaves its golden value where the mean of the seeds is below the least or
-above the most that the golden seeds had, by more than 1 % of the golden mean.
+The last one accepts the numbers of this run. Otherwise they are compared with those of the golden
+file that the program was built with. A claim leaves its golden value where the mean of the seeds
+is below the least or above the most that the golden seeds had, by more than 1 % of the golden
+mean.
 
-Exit status: 0; 1 if a claim has left its golden value or a file cannot be written; 2 for wrong usage; 130 after
-Ctrl-C. Whether claims agree with the papers does not change it.")]
+Exit status: 0; 1 if a claim has left its golden value or a file cannot be written; 2 for wrong
+usage; 130 after Ctrl-C. Whether claims agree with the papers does not change it.")]
 pub struct ReproduceArgs {
     /// Claims whose names begin so: cna, ron, shfl, m1, cna-70
     #[arg(long, value_name = "NAME", value_delimiter = ',')]

@@ -30,10 +30,11 @@ const CHANCE_SEEDS: u32 = 5;
 const PERCENT: RangeInclusive<f64> = 1.0..=100.0;
 
 const EXAMPLES: &str = "\
-Each number of the machine files, and each number in the claims' set-ups that no paper states, is made larger
-and smaller while the others stay, and the claims are simulated again: elementary effects, after Morris (1991).
-With --bases 4 the same is done at three more points, at which all parameters are drawn from the same range.
-All claims take long (hours); --only, --machine, --parameter and --duration choose less.
+Each number of the machine files, and each number in the claims' set-ups that no paper states, is
+made larger and smaller while the others stay, and the claims are simulated again: elementary
+effects, after Morris (1991). With --bases 4 the same is done at three more points, at which all
+parameters are drawn from the same range. All claims take long (hours); --only, --machine,
+--parameter and --duration choose less.
 
 Examples:
   lockswap sim sensitivity --only cna-2,cna-70

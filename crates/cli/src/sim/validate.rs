@@ -30,9 +30,9 @@ use crate::terminal;
 
 const EXAMPLES: &str = "\
 Each lock's throughput is divided by the geometric mean over all locks of the same workload and
-number of threads, on hardware (medians of rounds) and simulated. The ratio of the two is 1 where the
-simulation ranks the lock as the hardware does. Where the rounds leave the simulated value possible,
-nothing disagrees (~).
+number of threads, on hardware (medians of rounds) and simulated. The ratio of the two is 1 where
+the simulation ranks the lock as the hardware does. Where the rounds leave the simulated value
+possible, nothing disagrees (~).
 
 Examples:
   lockswap sim validate

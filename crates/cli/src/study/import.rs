@@ -12,9 +12,9 @@ use crate::error::{UserError, USAGE};
 use crate::terminal;
 
 const EXAMPLES: &str = "\
-Formats: litl, the data that the authors of LiTL published: CSV files with the columns bench, node, strategy,
-throughput and, in some, latency; a line is a run. Each file is a machine, called after the file. A file is
-imported as a whole or, if a line of it cannot be read, not at all.
+Formats: litl, the data that the authors of LiTL published: CSV files with the columns bench,
+node, strategy, throughput and, in some, latency; a line is a run. Each file is a machine, called
+after the file. A file is imported as a whole or, if a line of it cannot be read, not at all.
 
 Examples:
   lockswap study import litl A64.csv I48.csv --db litl.db

@@ -9,7 +9,8 @@ use crate::error::UserError;
 use crate::terminal;
 
 const EXAMPLES: &str = "\
-The machines of a plan that was run in shards are one if the plan gives them one name (machine = \"...\").
+The machines of a plan that was run in shards are one if the plan gives them one name,
+machine = \"...\".
 
 Examples:
   lockswap study merge shard1.db shard2.db --db all.db

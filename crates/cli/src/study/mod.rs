@@ -12,9 +12,9 @@ use lockswap_study::survey::Unusable;
 use crate::error::UserError;
 
 const HELP: &str = "\
-A study asks how locks do on many programs, at several levels of contention (\"nodes\"), and makes the tables
-of Guiroux, Lachaize and Quéma's study (USENIX ATC 2016) of them, with intervals. docs/study.md says how to
-make a fair one.
+A study asks how locks do on many programs, at several levels of contention (\"nodes\"), and makes
+the tables of Guiroux, Lachaize and Quéma's study (USENIX ATC 2016) of them, with intervals.
+docs/study.md says how to make a fair one.
 
 Examples:
   lockswap study run plan.toml

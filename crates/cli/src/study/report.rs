@@ -22,8 +22,9 @@ use crate::terminal;
 const COLUMNS_SHOWN: usize = 8;
 
 const EXAMPLES: &str = "\
-Tables that have a column for each lock are in the files only. A folder, --export DIR/, gets each table as a
-CSV file, the curves of each program as SVG and PNG, and the whole report as report.html, .md, .json and .csv.
+Tables that have a column for each lock are in the files only. A folder, --export DIR/, gets each
+table as a CSV file, the curves of each program as SVG and PNG, and the whole report as
+report.html, .md, .json and .csv.
 
 Examples:
   lockswap study report litl.db

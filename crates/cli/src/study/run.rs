@@ -23,14 +23,14 @@ use crate::selection::{named, Selection, INTERPOSED, PLAIN};
 use crate::terminal::{self, say};
 
 const EXAMPLES: &str = "\
-A plan names programs, locks and levels of contention; docs/study.md describes it, and studies/ has some.
-First each program runs once without lockswap; then come rounds, each with every program, level and lock in
-an order of its own that the plan's seed decides. Each run is in the database before the next one begins: a
-study that was stopped, or killed, goes on with --resume. What crashes, hangs or prints no metric on a lock is
-a result of that lock.
+A plan names programs, locks and levels of contention; docs/study.md describes it, and studies/
+has some. First each program runs once without lockswap; then come rounds, each with every
+program, level and lock in an order of its own that the plan's seed decides. Each run is in the
+database before the next one begins: a study that was stopped, or killed, goes on with --resume.
+What crashes, hangs or prints no metric on a lock is a result of that lock.
 
-Exit status: 0; 1 if a program fails without lockswap; 2 for wrong usage; 3 if runs of some lock failed; 4 if
-the budget was used up; 130 after Ctrl-C.
+Exit status: 0; 1 if a program fails without lockswap; 2 for wrong usage; 3 if runs of some lock
+failed; 4 if the budget was used up; 130 after Ctrl-C.
 
 Examples:
   lockswap study run plan.toml
