@@ -353,7 +353,7 @@ fn set<C: Serialize + DeserializeOwned>(config: &mut C, key: &str, value: &str) 
         let remedy = match key {
             "lengths" => "write times with their units and commas, as in 10us,1us",
             key if TIMES.contains(&key) => "write a time with its unit, as in 50us",
-            "sections" => "write whole numbers with commas, as in 8,12,20,24",
+            "sections" => "write whole numbers with commas, as in 4,10,20,30",
             "nice" => "write whole numbers with commas, as in 0,5",
             "length" => "write constant, phases or mixed",
             _ if is_list => "write whole numbers with commas, as in 50,500",

@@ -53,7 +53,7 @@ pub struct EpochsArgs {
     /// big CPUs]
     #[arg(long, alias = "locks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     lock_count: Option<u32>,
-    /// Lines that each critical section of an epoch increments [default: 8,12,20,24; scalability: 64; contention: 2]
+    /// Lines that each critical section of an epoch increments [default: 4,10,20,30; scalability: 64; contention: 2]
     #[arg(long, value_name = "LINES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     sections: Vec<u32>,
     /// Steps computed inside for each line; a step is six instructions of one cycle [default: 0; with --little: 20,

@@ -141,7 +141,7 @@ fn epochs_show_targets_by_the_kind_of_cpu() {
         return;
     }
     let (shown, exported) = bench(&[&["epochs", "--lock", "asl,futex"], &slower[..]].concat());
-    assert!(shown.contains("P99/SLO") && shown.contains("1 lock, sections of 8, 12, 20, 24 lines"), "{shown}");
+    assert!(shown.contains("P99/SLO") && shown.contains("1 lock, sections of 4, 10, 20, 30 lines"), "{shown}");
     let results = results(&exported);
     assert_eq!(locks(results), ["mcs_spin", "asl", "asl", "asl", "futex"]);
     let targets: Vec<_> = results.iter().map(|result| result["config"]["slo"].as_u64()).collect();
