@@ -154,7 +154,7 @@ mod tests {
         let basis = |id: &str| Basis::of(claims.iter().find(|claim| claim.id == id).expect("a claim"));
         assert_eq!(basis("cna-mcs-1"), Basis::Fitted);
         assert_eq!(basis("cna-mcs-2"), Basis::Seen);
-        assert_eq!(basis("m1-opt-50"), Basis::Predicted);
+        assert_eq!(basis("m1-bench-4-tas-latency"), Basis::Predicted);
         assert_eq!(basis("ron-fair-shfllock"), Basis::HeldOut);
         // Its number is in the message of a commit that changed the model.
         assert_eq!(basis("ron-fair-plock"), Basis::Seen);

@@ -133,7 +133,7 @@ mod tests {
         let outcomes = [
             times("ron-waiters", 0.5),
             times("m1-max", 2.0),
-            times("m1-opt-50", 0.5),
+            times("m1-bench-4-tas-latency", 0.5),
             times("m1-bench-6", 1.0),
             times("m1-slo-0", 9.0),
             times("m1-mcs-drop", 9.0),
