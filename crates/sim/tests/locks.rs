@@ -138,13 +138,15 @@ fn a_window_holds_without_a_target() {
     assert!(free < 0.5 * none && (0.8..1.1).contains(&(none / fifo)), "free {free}, window 0 {none}, MCS {fifo}");
 }
 
-/// In epochs with a target auto lets big cores pass as far as the target allows; without one nobody stands back. A
-/// target of three times what its waiters wait anyway brings no throughput, and costs next to none.
+/// In epochs with a target auto lets big cores pass as far as the target allows; without one nobody stands back. The
+/// locks share the work more equally here than by default, where 100 us, three times what waiters wait anyway, bring
+/// nothing.
 #[test]
 fn auto_follows_the_target_of_an_epoch() {
     let m1 = machine("apple-m1");
     let with = |slo: Option<&str>| {
         let mut workload = Workload::named("epochs").expect("epochs");
+        workload.set("sections", "[8,12,20,24]").expect("sections");
         slo.map_or(Ok(()), |slo| workload.set("slo", slo)).expect("a target");
         let workload = workload.with(8, 50_000_000);
         let report = Job { machine: &m1, workload, lock: "auto", seed: 1 }.run().expect("epochs").report;
@@ -154,7 +156,7 @@ fn auto_follows_the_target_of_an_epoch() {
     let [(free, _), (unmet, _), (tight, tight_p99), (loose, loose_p99)] =
         [None, Some("1ns"), Some("100us"), Some("400us")].map(with);
     assert!((0.95..1.05).contains(&(unmet / free)), "no target {free}, one that nobody can meet {unmet}");
-    assert!(loose > 1.03 * free && tight > 0.97 * free, "throughput {free}, 100 us {tight}, 400 us {loose}");
+    assert!(loose > tight && tight > free, "throughput {free}, 100 us {tight}, 400 us {loose}");
     assert!(tight_p99 < 120_000 && (150_000..450_000).contains(&loose_p99), "P99 {tight_p99}, {loose_p99}");
 }
 
