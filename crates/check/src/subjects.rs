@@ -132,14 +132,15 @@ fn routes() -> Vec<Subject> {
 
 /// `auto` with bounds of next to nothing: sleepers are called and the lock is claimed at once, a candidate sleeps if
 /// the one before had to insist, and a single careful release ends being careful; and the same with batches, in which
-/// each candidate lets others go first for two looks at the clock. A waiter leaves the queue once: with twice, as in
-/// use, nothing fails either, but loom does not come to the end of two threads that acquire the lock twice.
+/// each candidate lets others go first for two looks at the clock, along the route, and where a candidate keeps its
+/// place as it calls a sleeper. A waiter leaves the queue once: with twice, as in use, nothing fails either, but loom
+/// does not come to the end of two threads that acquire the lock twice.
 fn autos() -> Vec<Subject> {
     use lockswap_locks::auto::bounds::Bounds;
     use lockswap_locks::auto::lock::AutoLock;
 
-    struct Small<const BATCH: u64, const ROUTE: u32>;
-    impl<const BATCH: u64, const ROUTE: u32> Bounds for Small<BATCH, ROUTE> {
+    struct Small<const BATCH: u64, const ROUTE: u32, const KEEPS_SEAT: bool>;
+    impl<const BATCH: u64, const ROUTE: u32, const KEEPS_SEAT: bool> Bounds for Small<BATCH, ROUTE, KEEPS_SEAT> {
         const NEAR: u32 = 2;
         const TURN: u64 = 0;
         const GRACE: u64 = 0;
@@ -153,20 +154,23 @@ fn autos() -> Vec<Subject> {
         const ASKS: u64 = 1;
         const FREE: u32 = 0;
         const BARGES: u32 = 1;
+        const KEEPS_SEAT: bool = KEEPS_SEAT;
         const ROUTE: u32 = ROUTE;
         const ROUTED: bool = ROUTE > 0;
         const BEHIND: u32 = 0;
         const BACK: u64 = 0;
         const STRIDE: usize = 1;
     }
-    type Auto<P> = AutoLock<P, Small<0, 0>>;
-    type AutoInBatches<P> = AutoLock<P, Small<2, 0>>;
-    type AutoOnRoute<P> = AutoLock<P, Small<0, 1>>;
+    type Auto<P> = AutoLock<P, Small<0, 0, false>>;
+    type AutoInBatches<P> = AutoLock<P, Small<2, 0, false>>;
+    type AutoOnRoute<P> = AutoLock<P, Small<0, 1, false>>;
+    type AutoThatCalls<P> = AutoLock<P, Small<0, 0, true>>;
     let mut in_batches = mutex!("auto", "bounds of 0 and 1, in batches", AutoInBatches);
     in_batches.explore.extend(small::to_wait::<Explore, AutoInBatches<Explore>, Virtual>());
     in_batches.weak.extend(small::to_wait::<Weak, AutoInBatches<Weak>, Modelled>());
     let on_route = mutex!("auto", "bounds of 0 and 1, along the route", AutoOnRoute);
-    vec![mutex!("auto", "bounds of 0 and 1", Auto), in_batches, on_route]
+    let calls = mutex!("auto", "bounds of 0 and 1, calls alone", AutoThatCalls);
+    vec![mutex!("auto", "bounds of 0 and 1", Auto), in_batches, on_route, calls]
 }
 
 /// u-SCL, which gives up its slices.

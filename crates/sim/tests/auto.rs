@@ -102,6 +102,13 @@ fn a_candidate_that_others_pass_again_and_again_sleeps() {
     assert!(after > 1.05 * before, "{after} for {before} acquisitions");
 }
 
+/// Where a sleeper has its turn whose CPU is busy, the candidate, which shares its own with sleepers only, stays.
+#[test]
+fn no_cpu_lies_idle_while_a_sleeper_waits_for_another_one() {
+    let ((_, auto), (_, ttas)) = (operations("auto", 2_500, 2_500), operations("ttas", 2_500, 2_500));
+    assert!(auto > 0.9 * ttas, "{auto} for {ttas} acquisitions");
+}
+
 /// Of so many threads on as many CPUs of caches for eight, which hold the lock for a moment and then stay away for 40
 /// us, so that some 20 of 64 wait: how many acquisitions there are, and how many of them are on a CPU less than 16 of
 /// 256 places along the route behind that of the one before.

@@ -38,6 +38,8 @@ pub trait Bounds: Send + Sync + 'static {
     const FREE: u32 = 2;
     /// And if it has not tried to do without the queue so often.
     const BARGES: u32 = 2;
+    /// Whether a candidate keeps its place as it calls a sleeper that has its turn; else where that pays.
+    const KEEPS_SEAT: bool = false;
     /// The lock travels along the route if that has so many CPUs.
     const ROUTE: u32 = 8;
     /// Whether it begins with that.

@@ -14,8 +14,8 @@
 //! queues again. So few threads circulate when there are more than the lock, or the CPUs, can serve (Dice: EuroSys
 //! 2017), nobody waits for a thread to wake up, and a wake-up takes no time of a critical section. For fairness a new
 //! candidate changes places with a sleeper every `TURN` or more seldom ([`Sleepers`] says with which), so that no more
-//! threads circulate; one that has waited for `GRACE` pauses no more, and claims the lock as it goes to sleep:
-//! then no newcomer may take it.
+//! threads circulate, unless its own CPU would lie idle for that; one that has waited for `GRACE` pauses no more, and
+//! claims the lock as it goes to sleep: then no newcomer may take it.
 //!
 //! Where threads get the lock quickly after each other, a hand-over may take as long as several sections. So, if that
 //! brings more acquisitions (`batches.rs`), the candidate does not compete for up to `BATCH` while others go on like
@@ -232,6 +232,16 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         window > 0
     }
 
+    /// Whether the candidate keeps its place as it calls a sleeper, because that one sleeps on another CPU: if the
+    /// caller slept, its own CPU would have nothing to do while the sleeper waits for the other one, often for a time
+    /// slice. Not where the lock is brisk, of which one CPU makes as much use as two, nor where threads wait for
+    /// conditions.
+    fn keeps_seat(&self, heir: *mut Node<P>) -> bool {
+        // SAFETY: it waits until it is answered.
+        let is_elsewhere = || P::has_one_node() && unsafe { &*heir }.place() != P::cpu();
+        B::KEEPS_SEAT || is_elsewhere() && !self.seat.is_brisk() && !self.seat.has_waits()
+    }
+
     /// Acquires the lock as the candidate, and lets another waiter take that place; or changes places with a sleeper
     /// whose turn it is, and returns what has become of that.
     fn compete(&self, me: &Node<P>, mut sleepers: Sleepers<P>) -> Option<(Turn, Sleepers<P>)> {
@@ -241,7 +251,10 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         let grace = Setting::Grace.time::<P>(B::GRACE);
         let least = Setting::Promote.time::<P>(B::TURN);
         let place = sleepers.preferred_place();
-        let heir = if me.stays() { None } else { sleepers.in_turn(since, least, near, place) };
+        let mut heir = if me.stays() { None } else { sleepers.in_turn(since, least, near, place) };
+        if let Some(called) = heir.take_if(|heir| self.keeps_seat(*heir)) {
+            sleepers.call_alone(called, since).wake();
+        }
         if heir.is_some() || prefers_neighbours {
             let hints = self.seat.stand_up();
             if let Some(heir) = heir {
