@@ -27,7 +27,7 @@ pub fn die(message: fmt::Arguments<'_>) -> ! {
     }
 }
 
-/// A line of text. What does not fit is cut off, and control characters are left out, so that text from the
+/// A line of text. Characters that do not fit are cut off, and control characters are left out, so that text from the
 /// environment cannot steer a terminal.
 struct Line {
     bytes: [MaybeUninit<u8>; 1024],
@@ -35,20 +35,23 @@ struct Line {
 }
 
 impl Line {
-    /// Ends the line, in the place of its last character if it is full.
+    /// Ends the line, for which a byte is left.
     fn end(&mut self) {
-        self.length = self.length.min(self.bytes.len() - 1);
         self.bytes[self.length].write(b'\n');
         self.length += 1;
     }
 }
 
 impl Write for Line {
+    /// # Errors
+    /// The line is full.
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let kept = text.split(char::is_control).flat_map(str::bytes);
-        for (to, from) in self.bytes[self.length..].iter_mut().zip(kept) {
-            to.write(from);
-            self.length += 1;
+        for kept in text.split(char::is_control).flat_map(str::chars) {
+            let (mut utf8, end) = ([0; 4], self.bytes.len() - 1);
+            let utf8 = kept.encode_utf8(&mut utf8).as_bytes();
+            let room = self.bytes[self.length..end].get_mut(..utf8.len()).ok_or(fmt::Error)?;
+            room.iter_mut().zip(utf8).for_each(|(to, from)| _ = to.write(*from));
+            self.length += utf8.len();
         }
         Ok(())
     }
