@@ -74,7 +74,7 @@
 //! 2022).
 
 use super::bounds::{Bounds, Published, PARAMETERS};
-use super::looks::{Watched, AGAIN_OF_QUEUE};
+use super::looks::{Watched, AGAIN_OF_QUEUE, MANY_CPUS};
 use super::queue::{Node, Turn};
 use super::seat::{Hints, Seat};
 use super::sleepers::{Sleepers, Wake};
@@ -232,13 +232,13 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         window > 0
     }
 
-    /// Whether the candidate keeps its place as it calls a sleeper, because that one sleeps on another CPU: if the
-    /// caller slept, its own CPU would have nothing to do while the sleeper waits for the other one, often for a time
-    /// slice. Not where the lock is brisk, of which one CPU makes as much use as two, nor where threads wait for
-    /// conditions.
+    /// Whether the candidate keeps its place as it calls a sleeper, because that sleeps on another one of few CPUs: if
+    /// the caller slept, its own would have nothing to do while the sleeper waits for the other one, often for a time
+    /// slice. Not where the lock is brisk: there one CPU is as good as two; nor where threads wait for conditions.
     fn keeps_seat(&self, heir: *mut Node<P>) -> bool {
+        let few_cpus = P::ranks() < MANY_CPUS && P::has_one_node();
         // SAFETY: it waits until it is answered.
-        let is_elsewhere = || P::has_one_node() && unsafe { &*heir }.place() != P::cpu();
+        let is_elsewhere = || few_cpus && unsafe { &*heir }.place() != P::cpu();
         B::KEEPS_SEAT || is_elsewhere() && !self.seat.is_brisk() && !self.seat.has_waits()
     }
 

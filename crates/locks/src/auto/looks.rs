@@ -39,7 +39,7 @@ const LOOKS: u32 = 10;
 /// With few CPUs it does so for fewer times: it keeps one from those that have work to do between critical sections.
 const LOOKS_OF_FEW_CPUS: u32 = 5;
 /// From so many CPUs on they are not few.
-const MANY_CPUS: u32 = 8;
+pub(super) const MANY_CPUS: u32 = 8;
 /// Of the times that a waiter in the queue may spin once more, a candidate has one of so many.
 pub(super) const AGAIN_OF_QUEUE: u32 = 4;
 
