@@ -106,10 +106,10 @@ impl<P: Platform> Given<P> {
 /// node after a while, instead of a sample of all. With one it is the CPU of the thread that makes room. Linux wakes a
 /// thread on the CPU that it ran on last, unless that is busy and another is idle, which the caller's is not yet: a
 /// sleeper of another CPU would wait for that, or take it from the holder of the lock, while the caller's has nothing
-/// to do, often for a time slice. If such a one has its turn all the same, the candidate keeps its place
-/// ([`Sleepers::call_alone`]), unless one CPU is as good as two. A release that calls somebody makes no room. So
-/// there, with one node, one comes first of whose CPU another one sleeps, too, as far as the list shows: who shares a
-/// CPU with a thread that runs would have to wait.
+/// to do, often for a time slice. If such a one has its turn all the same, a candidate on one of few CPUs keeps its
+/// place ([`Sleepers::call_alone`]) where it would be missed. A release that calls somebody makes no room. So there,
+/// with one node, one comes first of whose CPU another one sleeps, too, as far as the list shows: who shares a CPU
+/// with a thread that runs would have to wait.
 pub struct Sleepers<P: Platform> {
     first: *mut Node<P>,
     last: *mut Node<P>,
