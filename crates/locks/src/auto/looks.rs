@@ -302,20 +302,9 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         }
     }
 
-    /// Looks for a while whether the lock is free, while the candidate does not.
+    /// Looks whether the lock is free, without pauses, for as long as a candidate does before it gives way: the
+    /// candidate has no CPU, so that hardly anybody else is there to take it.
     pub(super) fn barge(&self) -> bool {
-        let mut left = Self::looks().div_ceil(SHORTEST);
-        let outcome = P::spin_map_bounded(left, || {
-            if self.acquire_free() {
-                return Some(true);
-            }
-            left = left.saturating_sub(1);
-            if left == 0 {
-                return Some(false);
-            }
-            P::relax(SHORTEST);
-            None
-        });
-        outcome == Some(true)
+        P::spin_map_bounded(Self::looks(), || self.acquire_free().then_some(())).is_some()
     }
 }
