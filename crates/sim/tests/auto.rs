@@ -95,14 +95,13 @@ fn cost(lock: &str, inside: u64, outside: u64) -> Cost {
     Cost { operations, misses, throughput: run.report.throughput }
 }
 
-/// Where the thread that has the lock gets it again and again, because the others would be too late in any case: each
-/// of their looks then takes the lock's line away from it. (Looks that find the line where it was cost nobody anything.)
+/// Where the thread that has the lock gets it again and again, because the others would be too late in any case.
 #[test]
 fn a_candidate_that_would_look_in_vain_sleeps() {
     let (never, usual) = ("auto:resign=1000000", "auto");
     let (awake, asleep) = (cost(never, 2_500, 0), cost(usual, 2_500, 0));
     assert!(asleep.misses < 0.85 * awake.misses, "{asleep:?} for {awake:?}");
-    assert!(asleep.operations < 0.95 * awake.operations, "{asleep:?} for {awake:?}");
+    assert!(asleep.operations < 0.85 * awake.operations, "{asleep:?} for {awake:?}");
     assert!(asleep.throughput > 0.99 * awake.throughput, "{asleep:?} for {awake:?}");
     // Not where it would find the lock free.
     assert_eq!(cost(never, 2_500, 5_000), cost(usual, 2_500, 5_000));

@@ -302,9 +302,9 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         }
     }
 
-    /// Looks whether the lock is free, without pauses, for as long as a candidate does before it gives way: the
-    /// candidate has no CPU, so that hardly anybody else is there to take it.
+    /// Looks whether the lock is free, without pauses, for as long as a waiter spins at a time: the candidate has no
+    /// CPU, so that hardly anybody else is there to take it.
     pub(super) fn barge(&self) -> bool {
-        P::spin_map_bounded(Self::looks(), || self.acquire_free().then_some(())).is_some()
+        P::spin_map_bounded(Self::spins(), || self.acquire_free().then_some(())).is_some()
     }
 }
