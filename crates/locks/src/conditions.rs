@@ -5,6 +5,10 @@
 //! to wake up, one sleep is enough to find out that neither need sleep. Spins would not show that unless they were as
 //! long as a wake-up.
 //!
+//! A short wait says nothing against a longer spin, which would have ended as soon. So only sleeps make spins shorter.
+//! If short waits did, two threads that hardly ever wait for long would both sleep whenever one of them has lost its
+//! CPU for some microseconds.
+//!
 //! A spin does not pay if it takes longer than the wake-up that it saves, which is measured too; nor if another thread
 //! waits for the CPU, perhaps the one that is to signal the condition. So a long spin gives way to other threads now
 //! and then; if there are any it ends, and the thread learns nothing from its next sleeps.
@@ -19,7 +23,7 @@ const LONGEST: u32 = 50_000;
 const SHORTEST: u32 = 200;
 /// How long waits are taken to be at first, ns.
 const INITIAL: u32 = 1_000;
-/// A change for the lower takes one part in this many of the difference.
+/// An average takes one part in this many of the difference to its next sample.
 const SMOOTHING: u32 = 8;
 /// A spin gives way to other threads whenever it has lasted for so long again, ns.
 pub const UNASKED: Ns = 5_000;
@@ -28,9 +32,9 @@ const DOUBTS: u32 = 64;
 
 /// What a thread knows; all zero at its start.
 pub struct Experience {
-    /// How long waits take, ns, where those that are too long for spinning count as nothing: the less, the more of
-    /// them there are. As exclusive-or with [`INITIAL`].
-    usual: Cell<u32>,
+    /// The longest wait lately for which spinning would have paid, ns; less for each sleep since for which it would
+    /// not have. As exclusive-or with [`INITIAL`].
+    worth: Cell<u32>,
     /// How long it has taken lately from the wake-up of this thread until it ran, ns; 0: not known.
     wake_up: Cell<u32>,
     doubts: Cell<u32>,
@@ -57,15 +61,14 @@ impl Experience {
 
     /// How long to spin, ns.
     pub fn budget(&self) -> Ns {
-        let usual = self.usual.get() ^ INITIAL;
-        Ns::from((usual.saturating_mul(2)).clamp(SHORTEST, self.longest().max(SHORTEST)))
+        let worth = self.worth.get() ^ INITIAL;
+        Ns::from((worth.saturating_mul(2)).clamp(SHORTEST, self.longest().max(SHORTEST)))
     }
 
     /// A spin has ended with a wake-up after so many ns.
     pub fn was_woken(&self, after: Ns) {
-        let (usual, after) = (self.usual.get() ^ INITIAL, after.min(Ns::from(LONGEST)) as u32);
-        let learnt = if after > usual { after } else { smoothed(usual, after) };
-        self.usual.set(learnt ^ INITIAL);
+        let (worth, after) = (self.worth.get() ^ INITIAL, after.min(Ns::from(LONGEST)) as u32);
+        self.worth.set(after.max(worth) ^ INITIAL);
     }
 
     /// A spin has ended because another thread wanted the CPU.
@@ -84,7 +87,7 @@ impl Experience {
                 return self.was_woken(after);
             }
         }
-        self.usual.set(smoothed(self.usual.get() ^ INITIAL, 0) ^ INITIAL);
+        self.worth.set(smoothed(self.worth.get() ^ INITIAL, 0) ^ INITIAL);
     }
 }
 
@@ -94,7 +97,7 @@ mod tests {
 
     /// As a thread has it at its start.
     fn new() -> Experience {
-        Experience { usual: Cell::new(0), wake_up: Cell::new(0), doubts: Cell::new(0) }
+        Experience { worth: Cell::new(0), wake_up: Cell::new(0), doubts: Cell::new(0) }
     }
 
     fn sleep(experience: &Experience, times: u32, woken: Option<(Ns, Ns)>) -> Ns {
@@ -110,8 +113,15 @@ mod tests {
         assert_eq!(sleep(&experience, 1, Some((12_000, 20_000))), 24_000);
         experience.was_woken(22_000);
         assert_eq!(experience.budget(), 25_000, "hardly longer than a wake-up");
-        (0..100).for_each(|_| experience.was_woken(500));
-        assert_eq!(experience.budget(), 1_000);
+    }
+
+    #[test]
+    fn short_waits_say_nothing_against_longer_spins() {
+        let experience = new();
+        experience.was_woken(5_000);
+        (0..100_000).for_each(|_| experience.was_woken(100));
+        assert_eq!(experience.budget(), 10_000);
+        assert!(sleep(&experience, 8, Some((1_000_000, 20_000))) < 5_000, "sleeps do");
     }
 
     #[test]
