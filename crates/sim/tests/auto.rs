@@ -13,17 +13,26 @@ const MS: Ns = 1_000_000;
 
 type Auto<P> = AutoLock<P, Published>;
 
-/// How often in a row the same one of two threads on two sockets acquires the lock, on average, if each gives it back
-/// by `release` after `inside` steps and wants it again after `outside` steps; the mean of 8 seeds, since chance
-/// decides when batches are tried.
-fn batches(release: unsafe fn(&Auto<Sim>, &()), inside: u64, outside: u64) -> f64 {
-    (1..=8).map(|seed| batches_with_seed(release, inside, outside, seed)).sum::<f64>() / 8.0
+/// A machine with two sockets, whose threads are spread over them.
+const TWO_SOCKETS: &[(&str, &str)] = &[("topology.placement", "spread")];
+/// One with one socket.
+const ONE_SOCKET: &[(&str, &str)] = &[("topology.sockets", "1"), ("topology.cpus", "36")];
+
+fn machine(set: &[(&str, &str)]) -> Machine {
+    let set: Vec<_> = set.iter().map(|&(key, value)| (key.into(), value.into())).collect();
+    Machine::built_in("xeon-e5-2699v3", &set).expect("a machine")
 }
 
-fn batches_with_seed(release: unsafe fn(&Auto<Sim>, &()), inside: u64, outside: u64, seed: u64) -> f64 {
-    let set = [("topology.placement".to_owned(), "spread".to_owned())];
-    let machine = Machine::built_in("xeon-e5-2699v3", &set).expect("a machine");
-    let crew = Simulated::new(&machine, seed);
+/// How often in a row the same one of two threads on `machine` acquires the lock, on average, if each gives it back
+/// after `inside` steps, as one that is about to wait for a condition each time that `waits` says so of how often it
+/// has acquired it, and wants it again after `outside` steps; the mean of 8 seeds, since chance decides when batches
+/// are tried.
+fn batches(machine: &Machine, waits: fn(u32) -> bool, inside: u64, outside: u64) -> f64 {
+    (1..=8).map(|seed| batches_with_seed(machine, waits, inside, outside, seed)).sum::<f64>() / 8.0
+}
+
+fn batches_with_seed(machine: &Machine, waits: fn(u32) -> bool, inside: u64, outside: u64, seed: u64) -> f64 {
+    let crew = Simulated::new(machine, seed);
     let found = attempt(|| {
         let lock = Auto::<Sim>::new();
         let last = AtomicUsize::new(0);
@@ -35,6 +44,7 @@ fn batches_with_seed(release: unsafe fn(&Auto<Sim>, &()), inside: u64, outside: 
                 acquired += 1;
                 changes += u32::from(last.swap(member.number, Relaxed) != member.number);
                 Sim::compute(inside);
+                let release = if waits(acquired) { Auto::unlock_to_wait } else { Auto::unlock };
                 // SAFETY: acquired above.
                 unsafe { release(&lock, &()) };
                 Sim::compute(outside);
@@ -49,18 +59,28 @@ fn batches_with_seed(release: unsafe fn(&Auto<Sim>, &()), inside: u64, outside: 
 
 #[test]
 fn others_go_first_while_they_get_the_lock_quickly_after_each_other() {
-    let short = batches(Auto::unlock, 10, 50);
+    let short = batches(&machine(TWO_SOCKETS), |_| false, 10, 50);
     assert!(short >= 10.0, "{short}");
     // Not where the lock would lie idle.
-    let long = batches(Auto::unlock, 1000, 1000);
+    let long = batches(&machine(TWO_SOCKETS), |_| false, 1000, 1000);
     assert!(long < 3.0, "{long}");
 }
 
 /// Who waits for a condition may wait for the very thread that would let it go first.
 #[test]
 fn nobody_goes_first_where_threads_wait_for_each_other() {
-    let waiting = batches(Auto::unlock_to_wait, 10, 50);
+    let waiting = batches(&machine(TWO_SOCKETS), |_| true, 10, 50);
     assert!(waiting < 4.0, "{waiting}");
+}
+
+/// A thread that waits now and then may have much to do until it waits again. One that waits after each operation has
+/// not, and a newcomer looks at the lock at once; if it stood back each time, the two would alternate.
+#[test]
+fn newcomers_let_others_go_first_where_waits_are_rare() {
+    let machine = machine(ONE_SOCKET);
+    let rare = batches(&machine, |acquired| acquired % 20 == 0, 10, 10);
+    let frequent = batches(&machine, |_| true, 10, 10);
+    assert!(rare > 20.0 && (2.0..6.0).contains(&frequent), "{rare} and {frequent}");
 }
 
 /// For each acquisition of 8 threads on 2 CPUs that hold the lock for `inside` steps and want it again after `outside`
@@ -83,8 +103,7 @@ fn cost(lock: &str, inside: u64, outside: u64) -> Cost {
         ("kind.core.threads", "1"),
         ("scheduler.patience", "true"),
     ];
-    let machine = Machine::built_in("xeon-e5-2699v3", &set.map(|(key, value)| (key.into(), value.into())));
-    let machine = machine.expect("a machine");
+    let machine = machine(&set);
     let mut workload = Workload::named("counter").expect("a workload");
     for (key, value) in [("inside", inside), ("outside", outside)] {
         workload.set(key, &value.to_string()).expect("a key");

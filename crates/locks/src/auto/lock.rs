@@ -74,10 +74,11 @@
 //! 2022).
 
 use super::bounds::{Bounds, Published, PARAMETERS};
-use super::looks::{Watched, AGAIN_OF_QUEUE, MANY_CPUS};
+use super::looks::{Watched, MANY_CPUS};
 use super::queue::{Node, Turn};
 use super::seat::{Hints, Seat};
 use super::sleepers::{Sleepers, Wake};
+use super::waits;
 use crate::asymmetric::stand_back::{stand_back, BusyThenAsleep};
 use crate::info::{Asks, ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::parameters::{Parameters, Setting};
@@ -111,7 +112,8 @@ const LEFT: usize = 1;
 pub struct AutoLock<P: Platform, B> {
     pub(super) held: P::U8,
     pub(super) alert: P::U8,
-    /// Careful releases in a row that found nobody asleep. The holder's.
+    /// With CAREFUL the careful releases in a row that found nobody asleep; else how often threads wait for conditions
+    /// ([`waits`]). The holder's, but for the candidate that sets CAREFUL.
     calm: P::U8,
     /// Acquisitions, modulo 256. The holder's.
     pub(super) turns: P::U8,
@@ -267,7 +269,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         self.let_others_go_first(since);
         let resigns = sleepers.insisted >= Setting::Resign.number::<P>(B::RESIGN);
         let in_vain = !resigns || self.resign(grace);
-        let mut again = Setting::Again.number::<P>(B::AGAIN).div_ceil(AGAIN_OF_QUEUE);
+        let mut again = Self::again();
         let (mut insists, mut has_napped) = (since.saturating_add(grace), false);
         let (turns, took, insisted) = loop {
             match self.watch(me, insists) {
@@ -315,7 +317,8 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
     /// Sleeps until the lock is released, and claims it or not.
     fn sleep(&self, claims: bool) {
         // Relaxed: a thread that had this place before, and cleared the bit, passed it on with the seat.
-        if self.alert.load(Ordering::Relaxed) & CAREFUL == 0 {
+        if !self.is_careful() {
+            self.calm.store(0, Ordering::Relaxed);
             self.alert.fetch_or(CAREFUL, Ordering::Relaxed);
             // From here on no release overwrites what this thread writes into `held`.
             P::settle();
@@ -333,10 +336,35 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
     /// Lets releases be plain stores again, if there have been enough that nobody needed to be careful. The caller
     /// holds the lock and has the seat, so that nobody is in `sleep`.
     fn calm_down(&self) {
-        // Relaxed, both: `calm` is the holder's own, CAREFUL that of who has the seat.
-        if self.calm.load(Ordering::Relaxed) >= B::CALM {
+        if self.is_calm() {
+            // Relaxed, both: `calm` is the holder's own, CAREFUL that of who has the seat.
             self.calm.store(0, Ordering::Relaxed);
             self.alert.fetch_and(!CAREFUL, Ordering::Relaxed);
+        }
+    }
+
+    fn is_careful(&self) -> bool {
+        self.alert.load(Ordering::Relaxed) & CAREFUL != 0 // Relaxed: the seat, or the caller's own look, decides.
+    }
+
+    /// Whether there have been enough careful releases that found nobody asleep. Relaxed, as in `calm_down`.
+    fn is_calm(&self) -> bool {
+        self.is_careful() && self.calm.load(Ordering::Relaxed) >= B::CALM
+    }
+
+    /// Whether threads wait for conditions so often that nobody gets the lock several times in a row.
+    pub(super) fn has_frequent_waits(&self) -> bool {
+        // Relaxed: a hint.
+        !self.is_careful() && waits::are_frequent(self.calm.load(Ordering::Relaxed))
+    }
+
+    /// Notes, as the holder, that it is about to wait for other threads.
+    fn note_wait(&self) {
+        self.seat.note_wait();
+        if !self.is_careful() {
+            // Relaxed: the holder's own. If a candidate sets CAREFUL meanwhile, that is cleared sooner or later.
+            let byte = waits::after_wait(self.calm.load(Ordering::Relaxed), self.turns.load(Ordering::Relaxed));
+            self.calm.store(byte, Ordering::Relaxed);
         }
     }
 
@@ -347,8 +375,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         if self.is_routed() && self.hand_on() {
             return;
         }
-        // Relaxed, as in `calm_down`.
-        if self.alert.load(Ordering::Relaxed) & CAREFUL != 0 && self.calm.load(Ordering::Relaxed) >= B::CALM {
+        if self.is_calm() {
             self.calm_down_alone();
         }
         // Relaxed: LOOK is the holder's own, and `store_unless` looks again for CAREFUL.
@@ -459,7 +486,7 @@ unsafe impl<P: Platform, B: Bounds> RawLock<P> for AutoLock<P, B> {
 
     #[inline]
     unsafe fn unlock_to_wait(&self, (): &()) {
-        self.seat.note_wait();
+        self.note_wait();
         // SAFETY: the caller's contract is that of `unlock`.
         unsafe { self.unlock(&()) };
     }

@@ -41,7 +41,9 @@ const LOOKS_OF_FEW_CPUS: u32 = 5;
 /// From so many CPUs on they are not few.
 pub(super) const MANY_CPUS: u32 = 8;
 /// Of the times that a waiter in the queue may spin once more, a candidate has one of so many.
-pub(super) const AGAIN_OF_QUEUE: u32 = 4;
+const AGAIN_OF_QUEUE: u32 = 4;
+/// With few CPUs it has fewer: one that looks in vain for so long had better sleep.
+const AGAIN_OF_FEW_CPUS: u32 = 8;
 
 /// What a candidate's looks at the lock have ended with.
 pub(super) enum Watched {
@@ -66,12 +68,18 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         times.saturating_mul(Self::spins())
     }
 
+    /// So often a candidate may look once more for as long.
+    pub(super) fn again() -> u32 {
+        let part = if P::ranks() < MANY_CPUS { AGAIN_OF_FEW_CPUS } else { AGAIN_OF_QUEUE };
+        Setting::Again.number::<P>(B::AGAIN).div_ceil(part)
+    }
+
     /// Looks for a moment whether the lock becomes free, if nobody queues. Not where a hand-over costs more than it.
     pub(super) fn acquire_soon(&self) -> bool {
         if self.has_batches() {
             return false;
         }
-        if self.is_among_waits() {
+        if self.is_among_waits() && !self.has_frequent_waits() {
             self.let_some_go_first();
         }
         let outcome = P::spin_map_bounded(SOON, || {
@@ -96,7 +104,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
 
     /// Lets others have the lock for a moment, while acquisitions follow each other without a hand-over: a thread that
     /// puts items into a queue puts in as many as that holds, where it would have to wait for the lock's line after
-    /// each.
+    /// each. Not where threads wait after each operation or two, as in a ping-pong: there nobody goes on.
     fn let_some_go_first(&self) {
         // Relaxed: a hint, as in `turns_since`.
         let mut seen = self.turns.load(Ordering::Relaxed);

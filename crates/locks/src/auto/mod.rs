@@ -1,6 +1,7 @@
 //! `auto`, the default for mutexes, and its parts: `looks`, how waiters look at the lock, `batches`, whether they let
 //! others go first, `queue`, who comes next, `seat`, whether the one that competes has a CPU, `route`, the lock's way
-//! from CPU to CPU, `sleepers`, who has been set aside, and `bounds`, what limits all of that.
+//! from CPU to CPU, `sleepers`, who has been set aside, `waits`, how often threads wait for conditions, and `bounds`,
+//! what limits all of that.
 
 mod batches;
 pub mod bounds;
@@ -10,3 +11,4 @@ mod queue;
 mod route;
 mod seat;
 mod sleepers;
+mod waits;
