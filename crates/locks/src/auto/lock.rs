@@ -22,7 +22,7 @@
 //! that and none waits for a condition, which the candidate might be about to bring about. Else a newcomer looks at the
 //! lock a few times before it queues, if nobody does. Where threads wait for conditions, with one NUMA node, it first
 //! leaves the lock to others for a moment, while they get it one after the other, and the candidate's pauses do not get
-//! longer.
+//! longer; the former only if such waits are rare (`waits.rs`).
 //!
 //! The holder may need the lock again and again, so that it is free only for moments. Then candidates look in vain. One
 //! that others have passed `PASSED` times sleeps for `NAP`, with one NUMA node, and then insists. If `RESIGN` of them in
