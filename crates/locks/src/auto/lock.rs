@@ -78,7 +78,6 @@ use super::looks::{Watched, MANY_CPUS};
 use super::queue::{Node, Turn};
 use super::seat::{Hints, Seat};
 use super::sleepers::{Sleepers, Wake};
-use super::waits;
 use crate::asymmetric::stand_back::{stand_back, BusyThenAsleep};
 use crate::info::{Asks, ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::parameters::{Parameters, Setting};
@@ -113,8 +112,8 @@ pub struct AutoLock<P: Platform, B> {
     pub(super) held: P::U8,
     pub(super) alert: P::U8,
     /// With CAREFUL the careful releases in a row that found nobody asleep; else how often threads wait for conditions
-    /// ([`waits`]). The holder's, but for the candidate that sets CAREFUL.
-    calm: P::U8,
+    /// ([`super::waits`]). The holder's, but for the candidate that sets CAREFUL.
+    pub(super) calm: P::U8,
     /// Acquisitions, modulo 256. The holder's.
     pub(super) turns: P::U8,
     pub(super) seat: Seat<P>,
@@ -343,29 +342,13 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         }
     }
 
-    fn is_careful(&self) -> bool {
+    pub(super) fn is_careful(&self) -> bool {
         self.alert.load(Ordering::Relaxed) & CAREFUL != 0 // Relaxed: the seat, or the caller's own look, decides.
     }
 
     /// Whether there have been enough careful releases that found nobody asleep. Relaxed, as in `calm_down`.
     fn is_calm(&self) -> bool {
         self.is_careful() && self.calm.load(Ordering::Relaxed) >= B::CALM
-    }
-
-    /// Whether threads wait for conditions so often that nobody gets the lock several times in a row.
-    pub(super) fn has_frequent_waits(&self) -> bool {
-        // Relaxed: a hint.
-        !self.is_careful() && waits::are_frequent(self.calm.load(Ordering::Relaxed))
-    }
-
-    /// Notes, as the holder, that it is about to wait for other threads.
-    fn note_wait(&self) {
-        self.seat.note_wait();
-        if !self.is_careful() {
-            // Relaxed: the holder's own. If a candidate sets CAREFUL meanwhile, that is cleared sooner or later.
-            let byte = waits::after_wait(self.calm.load(Ordering::Relaxed), self.turns.load(Ordering::Relaxed));
-            self.calm.store(byte, Ordering::Relaxed);
-        }
     }
 
     #[cold]

@@ -8,6 +8,10 @@
 //! | 0..2 | how many waits in a row have been frequent, 0 to [`SURE`] |
 //! | 2..8 | a quarter of the count of acquisitions at the last one    |
 
+use super::bounds::Bounds;
+use super::lock::AutoLock;
+use lockswap_platform::{AtomicInt, Ordering, Platform};
+
 /// So many in a row, and more are expected.
 const SURE: u8 = 3;
 /// Where the byte has the count.
@@ -19,7 +23,7 @@ const UNIT: u8 = 1 << COUNT;
 const FEW: u8 = 1;
 
 /// The byte after a wait, by the count of acquisitions, modulo 256.
-pub fn after_wait(byte: u8, turns: u8) -> u8 {
+fn after_wait(byte: u8, turns: u8) -> u8 {
     let units = (turns / UNIT) << COUNT;
     let since = units.wrapping_sub(byte & !SURE) >> COUNT;
     let in_a_row = if since <= FEW { (byte & SURE) + 1 } else { 0 };
@@ -27,8 +31,26 @@ pub fn after_wait(byte: u8, turns: u8) -> u8 {
 }
 
 /// Whether waits are frequent.
-pub fn are_frequent(byte: u8) -> bool {
+fn are_frequent(byte: u8) -> bool {
     byte & SURE == SURE
+}
+
+impl<P: Platform, B: Bounds> AutoLock<P, B> {
+    /// Whether threads wait for conditions so often that nobody gets the lock several times in a row.
+    pub(super) fn has_frequent_waits(&self) -> bool {
+        // Relaxed: a hint.
+        !self.is_careful() && are_frequent(self.calm.load(Ordering::Relaxed))
+    }
+
+    /// Notes, as the holder, that it is about to wait for other threads.
+    pub(super) fn note_wait(&self) {
+        self.seat.note_wait();
+        if !self.is_careful() {
+            // Relaxed: the holder's own. If a candidate sets CAREFUL meanwhile, that is cleared sooner or later.
+            let byte = after_wait(self.calm.load(Ordering::Relaxed), self.turns.load(Ordering::Relaxed));
+            self.calm.store(byte, Ordering::Relaxed);
+        }
+    }
 }
 
 #[cfg(test)]
