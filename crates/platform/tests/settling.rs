@@ -34,6 +34,7 @@ impl Machine for TwoAccesses {
     fn store_unless(flag: &AtomicU8, word: &AtomicU8, value: u8) -> bool {
         let stores = flag.load(Relaxed) == 0;
         if stores {
+            std::hint::spin_loop();
             word.store(value, Relaxed);
         }
         stores
