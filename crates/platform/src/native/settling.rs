@@ -22,6 +22,10 @@
 //! | 0        | OPEN + n    | closing: sequences refuse, and `settle` ends those that have begun                       |
 //! | 0        | n           | closed: the n threads are about to leave `settle`, and no other one calls the kernel     |
 //!
+//! Where the call takes long, both are closed for good: a host may hand interrupts late to a virtual CPU that runs, and
+//! `membarrier`, which takes 1 us with another running thread elsewhere, then takes 3 ms, until the next tick
+//! ([`is_dear`]).
+//!
 //! A sequence looks at [`AREA`] inside: else a thread that has looked before it lost its CPU could begin one when all
 //! is off.
 //!
@@ -29,9 +33,9 @@
 //! instruction), no machine here could test it, and an exchange takes no longer than a store release where LSE's
 //! atomic instructions work on the near cache.
 
-use super::{rseq, wait};
+use super::{instant, rseq, wait};
 use crate::{Clock, Deadline, Native, Ns, Platform};
-use core::sync::atomic::{AtomicIsize, AtomicU32, AtomicU8, Ordering};
+use core::sync::atomic::{AtomicIsize, AtomicU32, AtomicU64, AtomicU8, Ordering};
 use syscalls::{syscall, Sysno};
 
 /// Where the word is that points at the sequence under way, in bytes from the thread pointer; 0 while sequences
@@ -47,6 +51,33 @@ const LONGEST_CLOSING: Ns = 100_000_000;
 /// A sequence that runs takes a few ns, and one that does not run any more is aborted, ns.
 const LONGER_THAN_SEQUENCES: Ns = 10_000_000;
 
+/// What calls of [`settle`] have taken above what they may take, ns, and when the last one ended.
+static EXCESS: AtomicU64 = AtomicU64::new(0);
+static LAST: AtomicU64 = AtomicU64::new(0);
+/// A call may take so long, ns; one that takes less makes up for others.
+const USUAL: Ns = 50_000;
+/// And one of so many ns of the time that has passed.
+const SHARE: Ns = 100;
+/// What a call counts for at most, ns: the virtual machine may have been stopped meanwhile.
+const MOST: Ns = 2_500_000;
+/// When calls have taken so much more, they end, ns: the fourth of the longest, if they follow each other at once.
+const TOO_MUCH: Ns = 10_000_000;
+
+/// What calls have taken in excess, after one that took so long and ended so long after the one before.
+fn excess_after(excess: Ns, took: Ns, since: Ns) -> Ns {
+    (excess.saturating_sub(since / SHARE) + took.min(MOST + USUAL)).saturating_sub(USUAL)
+}
+
+/// Notes a call, and whether they take too long here.
+fn is_dear(began: Ns, ended: Ns) -> bool {
+    // Relaxed, all: a sum that orders nothing, of which a simultaneous call may lose a part.
+    let since = ended.saturating_sub(LAST.load(Ordering::Relaxed));
+    let excess = excess_after(EXCESS.load(Ordering::Relaxed), ended.saturating_sub(began), since);
+    LAST.store(ended, Ordering::Relaxed);
+    EXCESS.store(excess, Ordering::Relaxed);
+    excess >= TOO_MUCH
+}
+
 fn membarrier(command: libc::membarrier_cmd) -> bool {
     // SAFETY: takes numbers only.
     unsafe { syscall!(Sysno::membarrier, command, 0, 0) }.is_ok()
@@ -55,8 +86,8 @@ fn membarrier(command: libc::membarrier_cmd) -> bool {
 /// Turns [`store_unless`] and [`settle`] on where the kernel and glibc offer what they need, which takes two system
 /// calls. Not called by two threads at once, nor while another one is in [`close`].
 pub fn open() {
-    // Relaxed: whoever has opened it before is this thread, or has synchronised with it.
-    if AREA.load(Ordering::Relaxed) != 0 {
+    // Relaxed, all: whoever has opened it before is this thread, or has synchronised with it.
+    if EXCESS.load(Ordering::Relaxed) >= TOO_MUCH || AREA.load(Ordering::Relaxed) != 0 {
         return;
     }
     let Some(area) = rseq::sequence() else { return };
@@ -99,13 +130,29 @@ pub fn settle() -> bool {
         GATE.fetch_sub(1, Ordering::Release);
         return false;
     }
+    let began = instant::now();
     let settled = membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ);
+    if settled && is_dear(began, instant::now()) {
+        stop();
+    }
     // Release pairs with the Acquire at the end of `close`.
     GATE.fetch_sub(1, Ordering::Release);
     if !settled {
         give_up();
     }
     settled
+}
+
+/// Closes both, as [`close`] does, in a thread that is in [`settle`].
+#[cold]
+fn stop() {
+    // Relaxed: the call is a fence.
+    AREA.store(0, Ordering::Relaxed);
+    // Where it fails now, `settle` finds that out the next time: so the gate stays open.
+    if membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ) {
+        // ORDER(closed): Release as in `close`.
+        GATE.fetch_and(!OPEN, Ordering::Release);
+    }
 }
 
 /// The call has failed (a filter that was not seen to be installed, no memory in an old kernel): sequences are over by
@@ -183,12 +230,17 @@ pub fn store_unless(_: &AtomicU8, _: &AtomicU8, _: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::{Mutex, PoisonError};
     use std::thread;
     use std::time::{Duration, Instant};
+
+    /// The state is the process's.
+    static ALONE: Mutex<()> = Mutex::new(());
 
     #[test]
     fn who_closes_waits_for_a_thread_that_is_about_to_settle_but_not_for_ever() {
         const LATE: Duration = Duration::from_millis(40);
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let began = Instant::now();
         GATE.store(OPEN + 1, Ordering::SeqCst);
         let other = thread::spawn(|| {
@@ -203,5 +255,55 @@ mod tests {
         assert_eq!(GATE.load(Ordering::SeqCst), 1, "a handler has interrupted it and does not come back");
         enter_child();
         assert_eq!(GATE.load(Ordering::SeqCst), 0);
+    }
+
+    const MS: Ns = 1_000_000;
+
+    /// How many calls that take so long, and begin so long after each other, it takes until they end, if some thousand
+    /// are enough.
+    fn calls_until_dear(took: &[Ns], apart: Ns) -> Option<usize> {
+        let mut excess = 0;
+        took.iter().cycle().take(5_000).position(|took| {
+            excess = excess_after(excess, *took, (*took).max(apart));
+            excess >= TOO_MUCH
+        })
+    }
+
+    #[test]
+    fn calls_end_where_they_take_long_again_and_again() {
+        assert_eq!(calls_until_dear(&[3 * MS], 20 * MS), Some(4), "where interrupts wait for the next tick");
+        assert_eq!(calls_until_dear(&[1_000, 3 * MS], 5 * MS), Some(9), "and half of the calls find nobody else");
+        assert!(calls_until_dear(&[2 * USUAL], MS).is_some_and(|calls| calls > 200));
+    }
+
+    #[test]
+    fn calls_go_on_where_they_are_short_or_rare() {
+        assert_eq!(calls_until_dear(&[40_000], 0), None, "many CPUs");
+        assert_eq!(calls_until_dear(&[3 * MS], 400 * MS), None, "a hundredth of the time");
+        let mut seldom = [1_000; 100];
+        seldom[0] = 3_600_000 * MS;
+        assert_eq!(calls_until_dear(&seldom, 0), None, "a machine that is stopped now and then");
+    }
+
+    /// The thread whose call is the last one has settled; from then on nothing is stored, and nobody settles.
+    #[test]
+    fn nothing_is_stored_any_more_once_calls_take_too_long() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        open();
+        // Not offered here: there is nothing to close.
+        if AREA.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let (flag, word) = (AtomicU8::new(0), AtomicU8::new(0));
+        assert!((0..100).any(|_| store_unless(&flag, &word, 1)));
+        LAST.store(instant::now(), Ordering::SeqCst);
+        EXCESS.store(2 * TOO_MUCH, Ordering::SeqCst);
+        assert!(settle());
+        assert_eq!((AREA.load(Ordering::SeqCst), GATE.load(Ordering::SeqCst)), (0, 0));
+        assert!(!settle() && !store_unless(&flag, &word, 2));
+        open();
+        assert!(!settle(), "it was opened again");
+        assert_eq!(word.load(Ordering::SeqCst), 1);
+        EXCESS.store(0, Ordering::SeqCst);
     }
 }
