@@ -105,7 +105,9 @@ impl Engine {
     fn loaded(&mut self, line: usize, place: Place) -> u64 {
         self.note(line);
         self.now += self.access(self.machine.costs.hit);
-        self.value(line, place)
+        let value = self.value(line, place);
+        self.loads(place, value);
+        value
     }
 
     /// Stores to a line through the store buffer, at a time before which nothing else happens; whether that is too

@@ -6,7 +6,8 @@
 use super::Engine;
 use crate::machine::Ps;
 use crate::word::{At, Place};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::mem::replace;
 
 /// Accesses that a core looks ahead: a few hundred instructions.
 const WINDOW: u32 = 40;
@@ -14,6 +15,8 @@ const WINDOW: u32 = 40;
 const OBJECT: u32 = 7;
 /// Pointers whose origin is remembered.
 const POINTERS: usize = 4;
+/// A pointer among so many values that a thread has loaded last may be where it has an address from.
+const LOADED: usize = 16;
 
 /// How far a thread looks ahead.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,16 +38,17 @@ impl Ahead {
         *self = Self { since: now, ..Self::default() };
     }
 
-    /// Since when the line of `address`, which the thread comes to `now`, may have been sent for.
-    pub fn sent_for(&mut self, address: usize, now: Ps) -> Ps {
+    /// Since when the line of `address`, which the thread comes to `now`, may have been sent for: if it has the address
+    /// from a pointer that has come with a line, and if it has not.
+    pub fn sent_for(&mut self, address: usize, now: Ps) -> (Ps, Ps) {
         self.accesses += 1;
         if self.accesses > WINDOW {
             self.begin(now);
         }
-        let address = address as u64;
+        let object = object(address as u64);
         // Without branches, which the host could not foresee.
-        let known = |(pointer, came): &(u64, Ps)| Ps::from(address >> OBJECT == pointer >> OBJECT) * came;
-        self.pointers.iter().map(known).fold(self.since, Ps::max)
+        let came = |(pointer, came): &(u64, Ps)| Ps::from(object == self::object(*pointer)) * came;
+        (self.pointers.iter().map(came).fold(self.since, Ps::max), self.since)
     }
 
     /// Comes to so many lines that are here, to the first at `first`, and to each further one `apart` later.
@@ -69,14 +73,45 @@ impl Ahead {
     }
 }
 
-/// Where each access of a thread went last time, by its place in the source.
+/// The object that an address lies in.
+fn object(address: u64) -> u64 {
+    address >> OBJECT
+}
+
+/// Where the accesses of a thread go, by their place in the source.
 #[derive(Debug, Default)]
-pub struct Habits(FxHashMap<(&'static str, u32, u32), usize>);
+pub struct Habits {
+    places: FxHashMap<(&'static str, u32, u32), Habit>,
+    loaded: [u64; LOADED],
+    next: usize,
+}
+
+/// Where the accesses at one place go.
+#[derive(Debug, Default)]
+struct Habit {
+    last: usize,
+    /// Objects that it has gone to although no pointer to them had been loaded: the program knows them otherwise.
+    known: FxHashSet<u64>,
+}
 
 impl Habits {
-    /// Whether the access at `at` goes where it went last time; it is `address` now.
-    fn keeps_to(&mut self, at: At, address: usize) -> bool {
-        self.0.insert((at.file(), at.line(), at.column()), address) == Some(address)
+    /// The access at `at` goes to `address` now; whether it went there last time, and whether the program knows the
+    /// object there without a pointer that has just been loaded.
+    fn goes_to(&mut self, at: At, address: usize) -> (bool, bool) {
+        let habit = self.places.entry((at.file(), at.line(), at.column())).or_default();
+        let goes_on = replace(&mut habit.last, address) == address;
+        let object = object(address as u64);
+        let follows = self.loaded.iter().any(|pointer| self::object(*pointer) == object);
+        if !follows {
+            habit.known.insert(object);
+        }
+        (goes_on, habit.known.contains(&object))
+    }
+
+    /// The thread has loaded `value`, which may be a pointer.
+    fn load(&mut self, value: u64) {
+        self.loaded[self.next] = value;
+        self.next = (self.next + 1) % LOADED;
     }
 }
 
@@ -86,9 +121,11 @@ impl Engine {
     pub(super) fn sent_for(&mut self, address: usize, at: Option<At>) -> Ps {
         let (now, looks_far) = (self.now, self.machine.costs.writes_ahead);
         let thread = self.me();
-        let sent = thread.ahead.sent_for(address, now);
-        let is_known = !looks_far || at.is_none_or(|at| thread.habits.keeps_to(at, address));
-        if is_known {
+        let (sent, known) = thread.ahead.sent_for(address, now);
+        let Some(at) = at.filter(|_| looks_far) else { return sent };
+        let (goes_on, is_known) = thread.habits.goes_to(at, address);
+        let sent = if is_known { known } else { sent };
+        if goes_on {
             sent
         } else {
             sent.max(thread.ahead.index)
@@ -102,6 +139,14 @@ impl Engine {
             sent
         } else {
             self.now
+        }
+    }
+
+    /// The current thread loads `value`.
+    #[inline]
+    pub(super) fn loads(&mut self, place: Place, value: u64) {
+        if place.bytes == 8 && self.machine.costs.writes_ahead {
+            self.me().habits.load(value);
         }
     }
 
@@ -120,6 +165,7 @@ impl Engine {
     /// The current thread has exchanged `value`, which a core that looks ahead has known since `known`.
     pub(super) fn exchanged(&mut self, place: Place, value: u64, known: Ps) {
         let (now, ahead_of_it) = (self.now, self.machine.costs.writes_ahead);
+        self.loads(place, value);
         let ahead = &mut self.me().ahead;
         if ahead_of_it {
             ahead.came(place, value, known);

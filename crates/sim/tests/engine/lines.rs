@@ -238,6 +238,38 @@ fn an_access_that_goes_where_it_went_last_time_depends_on_no_index() {
     assert!((50..75).contains(&second), "the second time it is known: {second} ns");
 }
 
+/// A place that goes to an object without a pointer to it, as to a field of a known structure, does not wait for one.
+#[test]
+fn an_address_that_the_program_knows_depends_on_no_pointer() {
+    #[repr(align(128))]
+    struct Word(<Sim as Platform>::Usize);
+    let machine = one_socket(&[("core.writes_ahead", "true"), ("core.stream", "0.1")]);
+    let word = || Word(<Sim as Platform>::Usize::holding(0));
+    for knows in [false, true] {
+        let (pointer, target) = (word(), word());
+        let address = std::ptr::from_ref(&target).expose_provenance();
+        let times = on_threads(&machine, 2, |number| {
+            let reach = |word: &Word| word.0.load(Relaxed);
+            if number == 1 && knows {
+                reach(&target);
+            }
+            at(100_000 + 100_000 * number as u64);
+            if number == 0 {
+                pointer.0.store(address, Relaxed);
+                target.0.store(1, Relaxed);
+                return 0;
+            }
+            let start = now();
+            pointer.0.load(Relaxed);
+            reach(&target);
+            now() - start
+        });
+        let took = times.unwrap()[1];
+        let expected = if knows { 50..75 } else { 100..125 };
+        assert!(expected.contains(&took), "the program knows the address: {knows}, {took} ns");
+    }
+}
+
 #[test]
 fn what_is_exchanged_on_a_line_that_is_there_is_known_ahead() {
     #[repr(align(128))]
