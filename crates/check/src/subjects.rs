@@ -132,15 +132,17 @@ fn routes() -> Vec<Subject> {
 
 /// `auto` with bounds of next to nothing: sleepers are called and the lock is claimed at once, a candidate sleeps if
 /// the one before had to insist, and a single careful release ends being careful; and the same with batches, in which
-/// each candidate lets others go first for two looks at the clock, along the route, and where a candidate keeps its
-/// place as it calls a sleeper. A waiter leaves the queue once: with twice, as in use, nothing fails either, but loom
+/// each candidate lets others go first for two looks at the clock, along the route, where a candidate keeps its place as
+/// it calls a sleeper, and where no release is a plain store. A waiter leaves the queue once: with twice, as in use, nothing fails either, but loom
 /// does not come to the end of two threads that acquire the lock twice.
 fn autos() -> Vec<Subject> {
     use lockswap_locks::auto::bounds::Bounds;
     use lockswap_locks::auto::lock::AutoLock;
 
-    struct Small<const BATCH: u64, const ROUTE: u32, const KEEPS_SEAT: bool>;
-    impl<const BATCH: u64, const ROUTE: u32, const KEEPS_SEAT: bool> Bounds for Small<BATCH, ROUTE, KEEPS_SEAT> {
+    struct Small<const BATCH: u64, const ROUTE: u32, const KEEPS_SEAT: bool, const STORES: bool = true>;
+    impl<const BATCH: u64, const ROUTE: u32, const KEEPS_SEAT: bool, const STORES: bool> Bounds
+        for Small<BATCH, ROUTE, KEEPS_SEAT, STORES>
+    {
         const NEAR: u32 = 2;
         const TURN: u64 = 0;
         const GRACE: u64 = 0;
@@ -155,6 +157,7 @@ fn autos() -> Vec<Subject> {
         const FREE: u32 = 0;
         const BARGES: u32 = 1;
         const KEEPS_SEAT: bool = KEEPS_SEAT;
+        const STORES: bool = STORES;
         const ROUTE: u32 = ROUTE;
         const ROUTED: bool = ROUTE > 0;
         const BEHIND: u32 = 0;
@@ -165,12 +168,14 @@ fn autos() -> Vec<Subject> {
     type AutoInBatches<P> = AutoLock<P, Small<2, 0, false>>;
     type AutoOnRoute<P> = AutoLock<P, Small<0, 1, false>>;
     type AutoThatCalls<P> = AutoLock<P, Small<0, 0, true>>;
+    type AutoByExchange<P> = AutoLock<P, Small<0, 0, false, false>>;
     let mut in_batches = mutex!("auto", "bounds of 0 and 1, in batches", AutoInBatches);
     in_batches.explore.extend(small::to_wait::<Explore, AutoInBatches<Explore>, Virtual>());
     in_batches.weak.extend(small::to_wait::<Weak, AutoInBatches<Weak>, Modelled>());
     let on_route = mutex!("auto", "bounds of 0 and 1, along the route", AutoOnRoute);
     let calls = mutex!("auto", "bounds of 0 and 1, calls alone", AutoThatCalls);
-    vec![mutex!("auto", "bounds of 0 and 1", Auto), in_batches, on_route, calls]
+    let by_exchange = mutex!("auto", "bounds of 0 and 1, releases by exchange", AutoByExchange);
+    vec![mutex!("auto", "bounds of 0 and 1", Auto), in_batches, on_route, calls, by_exchange]
 }
 
 /// u-SCL, which gives up its slices.

@@ -72,14 +72,14 @@ const NEIGHBOUR: &str =
 /// All that is known.
 pub const EXPLAINED: &[Explained] = &[
     Explained {
-        file: "auto/lock.rs",
+        file: "auto/release.rs",
         item: "AutoLock::look",
         order: Some("seat"),
         change: Change::DropAcquire,
         why: LEFT_BY_HOLDERS,
     },
     Explained {
-        file: "auto/lock.rs",
+        file: "auto/release.rs",
         item: "AutoLock::calm_down_alone",
         order: Some("enqueue"),
         change: Change::DropAcquire,

@@ -40,6 +40,8 @@ pub trait Bounds: Send + Sync + 'static {
     const BARGES: u32 = 2;
     /// Whether a candidate keeps its place as it calls a sleeper that has its turn; else where that pays.
     const KEEPS_SEAT: bool = false;
+    /// Whether a release may be a plain store, where that is to be had.
+    const STORES: bool = true;
     /// The lock travels along the route if that has so many CPUs.
     const ROUTE: u32 = 8;
     /// Whether it begins with that.

@@ -77,7 +77,7 @@ use super::bounds::{Bounds, Published, PARAMETERS};
 use super::looks::{Watched, MANY_CPUS};
 use super::queue::{Node, Turn};
 use super::seat::{Hints, Seat};
-use super::sleepers::{Sleepers, Wake};
+use super::sleepers::Sleepers;
 use crate::asymmetric::stand_back::{stand_back, BusyThenAsleep};
 use crate::info::{Asks, ByPriority, Fairness, Family, LockInfo, Timed, WaitingPolicy};
 use crate::parameters::{Parameters, Setting};
@@ -93,14 +93,14 @@ use lockswap_platform::{AtomicInt, AtomicPtrCell, CoreKind, Ns, Ordering, Platfo
 /// | + ASLEEP       | held | sleeps, or is about to             | nobody             |
 /// | + CLAIMED      | held | the same, and has waited for long  | nobody             |
 /// | CLAIMED        | free | being woken                        | the candidate      |
-const FREE: u8 = 0;
+pub(super) const FREE: u8 = 0;
 pub(super) const HELD: u8 = 1;
-const ASLEEP: u8 = 2;
-const CLAIMED: u8 = 4;
+pub(super) const ASLEEP: u8 = 2;
+pub(super) const CLAIMED: u8 = 4;
 
 /// Bits of `alert`, see above.
-const CAREFUL: u8 = 1;
-const LOOK: u8 = 2;
+pub(super) const CAREFUL: u8 = 1;
+pub(super) const LOOK: u8 = 2;
 pub(super) const ROUTED: u8 = 4;
 
 /// A bit of the queue word: the queue is empty, and this is the first of the sleepers that a candidate has left.
@@ -291,7 +291,7 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
     }
 
     /// Makes another waiter the candidate, or leaves the queue empty. The caller holds the lock.
-    fn leave_seat(&self, me: &Node<P>, sleepers: Sleepers<P>, hints: Hints) {
+    pub(super) fn leave_seat(&self, me: &Node<P>, sleepers: Sleepers<P>, hints: Hints) {
         let heir = me.pass_on(&self.queue, sleepers, |first| {
             if !first.is_null() {
                 // Relaxed, like the looks of the holder at its own bit.
@@ -330,89 +330,6 @@ impl<P: Platform, B: Bounds> AutoLock<P, B> {
         }
         // Relaxed: `watch` acquires.
         self.seat.sleep();
-    }
-
-    /// Lets releases be plain stores again, if there have been enough that nobody needed to be careful. The caller
-    /// holds the lock and has the seat, so that nobody is in `sleep`.
-    fn calm_down(&self) {
-        if self.is_calm() {
-            // Relaxed, both: `calm` is the holder's own, CAREFUL that of who has the seat.
-            self.calm.store(0, Ordering::Relaxed);
-            self.alert.fetch_and(!CAREFUL, Ordering::Relaxed);
-        }
-    }
-
-    pub(super) fn is_careful(&self) -> bool {
-        self.alert.load(Ordering::Relaxed) & CAREFUL != 0 // Relaxed: the seat, or the caller's own look, decides.
-    }
-
-    /// Whether there have been enough careful releases that found nobody asleep. Relaxed, as in `calm_down`.
-    fn is_calm(&self) -> bool {
-        self.is_careful() && self.calm.load(Ordering::Relaxed) >= B::CALM
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn unlock_contended(&self) {
-        // LAST: if the lock has been handed on, it may be destroyed.
-        if self.is_routed() && self.hand_on() {
-            return;
-        }
-        if self.is_calm() {
-            self.calm_down_alone();
-        }
-        // Relaxed: LOOK is the holder's own, and `store_unless` looks again for CAREFUL.
-        let called = if self.alert.load(Ordering::Relaxed) & LOOK == 0 { Wake::NOBODY } else { self.look() };
-        // LAST: the lock may be destroyed after this store, or after `release_carefully`.
-        if self.is_routed() || !P::store_unless(&self.alert, &self.held, FREE) {
-            self.release_carefully();
-        }
-        called.wake();
-    }
-
-    /// Calls a sleeper, unless there is a candidate again.
-    fn look(&self) -> Wake<P> {
-        self.alert.fetch_and(!LOOK, Ordering::Relaxed);
-        // Relaxed: the exchange decides.
-        let queue = self.queue.load(Ordering::Relaxed);
-        let Some(first) = sleepers_left(queue) else { return Wake::NOBODY };
-        let near = Setting::Near.number::<P>(B::NEAR);
-        // ORDER(seat): Acquire pairs with the Release of who left the queue empty, which may be an earlier holder.
-        if self.queue.compare_exchange(queue, null_mut(), Ordering::Acquire).is_err() {
-            return Wake::NOBODY;
-        }
-        // SAFETY: taken out of the queue word.
-        unsafe { Sleepers::beginning_with(first) }.call_next(near, P::instant())
-    }
-
-    /// Releases the lock so that a candidate which sleeps, or claims it, is seen.
-    fn release_carefully(&self) {
-        let held = P::spin_map(|| {
-            // ORDER(asleep): Acquire pairs with the Release in `sleep`.
-            let held = self.held.load(Ordering::Acquire);
-            let calm = if held == HELD { self.calm.load(Ordering::Relaxed).saturating_add(1) } else { 0 };
-            self.calm.store(calm, Ordering::Relaxed);
-            // ORDER(hand-off): Release pairs with the Acquire of the next acquisition; publishes the critical section.
-            // LAST: the lock may be destroyed after this exchange, unless the candidate sleeps: it waits for the call.
-            self.held.compare_exchange(held, held & CLAIMED, Ordering::Release).ok()
-        });
-        if held & ASLEEP != 0 {
-            let address = self.seat.address();
-            // LAST: the wake-up uses the address only.
-            self.seat.call();
-            P::unpark(address, 1);
-        }
-    }
-
-    /// As [`Self::calm_down`] for a holder, which takes the seat for a moment if nobody has it.
-    fn calm_down_alone(&self) {
-        let me = Node::<P>::new(0, false);
-        // ORDER(enqueue), ORDER(seat): as in `lock_contended`.
-        if self.queue.try_change(null_mut(), me.address(), Ordering::AcqRel) {
-            let hints = self.seat.stand_up();
-            self.calm_down();
-            self.leave_seat(&me, Sleepers::NONE, hints);
-        }
     }
 }
 
@@ -457,9 +374,8 @@ unsafe impl<P: Platform, B: Bounds> RawLock<P> for AutoLock<P, B> {
 
     #[inline(always)]
     unsafe fn unlock_alone(&self, (): &()) -> bool {
-        // ORDER(hand-off): the store is a Release; it pairs with the Acquire of the next acquisition.
-        // LAST: the lock may be destroyed after this store.
-        P::store_unless(&self.alert, &self.held, FREE)
+        // LAST: the lock may be destroyed after either.
+        self.store_alone() || self.exchange_alone()
     }
 
     #[inline]
