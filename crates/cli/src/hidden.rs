@@ -6,7 +6,7 @@ use anyhow::Context;
 use lockswap_experiment::hardware::torture::Order;
 use lockswap_experiment::hardware::{job, places};
 use lockswap_experiment::validate::hardware::Run;
-use lockswap_platform::Native;
+use lockswap_platform::{Native, Platform};
 use lockswap_workloads::crew::Timing;
 use lockswap_workloads::hardware::Hardware;
 use lockswap_workloads::kv;
@@ -69,10 +69,21 @@ fn is_loaded() -> std::io::Result<bool> {
 
 /// Status 0 when `sched_yield` works. A system call filter may kill the process for the attempt.
 pub fn try_yield() -> anyhow::Result<ExitCode> {
-    // Nobody wants the core of a process that was made to be killed.
+    leave_no_core();
+    Ok(if nix::sched::sched_yield().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The same when the calls of `membarrier` work that the preload library makes, which it makes itself.
+pub fn try_settle() -> anyhow::Result<ExitCode> {
+    leave_no_core();
+    Native::allow_settling(true);
+    Ok(if Native::settle() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Nobody wants the core of a process that was made to be killed.
+fn leave_no_core() {
     let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
     let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
-    Ok(if nix::sched::sched_yield().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Tortures the locks of this process and prints the counts as one line of JSON.

@@ -1,7 +1,9 @@
 //! The preload library that travels inside the command.
 
 use std::borrow::Cow;
+use std::io;
 use std::process::Command;
+use std::sync::OnceLock;
 
 use lockswap_carry::{seccomp, Library, NoFolder, Unpacked};
 use lockswap_experiment::hardware::child;
@@ -55,13 +57,23 @@ impl From<NoFolder> for UserError {
     }
 }
 
-/// The value of `LOCKSWAP_YIELD` for programs started from here, see [`seccomp::yields`].
+/// The value of `LOCKSWAP_YIELD` for programs started from here, see [`seccomp::filters`].
 pub fn yields() -> Option<Option<String>> {
-    seccomp::yields(|| {
-        let mut attempt = Command::new(std::env::current_exe()?);
-        attempt.arg(child::YIELD);
-        Ok(attempt)
-    })
+    static FOUND: OnceLock<Option<Option<String>>> = OnceLock::new();
+    FOUND.get_or_init(|| seccomp::filters(|| attempt(child::YIELD))).clone()
+}
+
+/// That of `LOCKSWAP_MEMBARRIER`.
+pub fn settles() -> Option<Option<String>> {
+    static FOUND: OnceLock<Option<Option<String>>> = OnceLock::new();
+    FOUND.get_or_init(|| seccomp::filters(|| attempt(child::SETTLE))).clone()
+}
+
+/// This program, to make a system call.
+fn attempt(subcommand: &str) -> io::Result<Command> {
+    let mut attempt = Command::new(std::env::current_exe()?);
+    attempt.arg(subcommand);
+    Ok(attempt)
 }
 
 #[cfg(test)]

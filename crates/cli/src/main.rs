@@ -90,6 +90,8 @@ enum Command {
     Loaded,
     #[command(name = child::YIELD, hide = true)]
     Yield,
+    #[command(name = child::SETTLE, hide = true)]
+    Settle,
     #[command(name = child::TORTURE, hide = true)]
     TortureHere(hidden::JobArgs),
 }
@@ -124,6 +126,7 @@ fn main() -> ExitCode {
         Command::ValidateHere(args) => hidden::validate(&args),
         Command::Loaded => hidden::loaded(),
         Command::Yield => hidden::try_yield(),
+        Command::Settle => hidden::try_settle(),
         Command::Sim(args) => sim::run(args),
         Command::Study(args) => study::run(args),
         Command::Torture(args) => torture::run(args),

@@ -46,6 +46,8 @@ Environment of the library:
                         as /proc/PID/exe shows it [default: every process]
   LOCKSWAP_YIELD=1      under a system call filter (seccomp): waiting threads may
                         call sched_yield [default: they sleep for moments]
+  LOCKSWAP_MEMBARRIER=1 the same: locks may call membarrier [default: auto, the
+                        lock, takes two atomic instructions for a release]
   LOCKSWAP_SPINS_BEFORE_PARK=N  looks of a waiter that take as long as a round
                         trip through a sleep, for locks whose waiters sleep after
                         a fixed time (mcs_stp) [default: 500; lockswap run and

@@ -109,8 +109,8 @@ impl Selection {
         }
         envs.push(("LD_PRELOAD".into(), Some(preload)));
         envs.push(("ASAN_OPTIONS".into(), Some(asan_options(env::var_os("ASAN_OPTIONS").unwrap_or_default()))));
-        if let Some(yields) = library::yields() {
-            envs.push(("LOCKSWAP_YIELD".into(), yields.map(Into::into)));
+        for (name, filters) in [("LOCKSWAP_YIELD", library::yields()), ("LOCKSWAP_MEMBARRIER", library::settles())] {
+            envs.extend(filters.map(|filters| (name.into(), filters.map(Into::into))));
         }
         envs.extend(spins_before_park([(Role::Mutex, lock.as_str()), (Role::RwLock, rwlock.as_str())]));
         // An id that the command line does not name may come from the environment, as it would without the command.

@@ -1,11 +1,10 @@
 //! Programs that restrict their own system calls (seccomp), and may be killed for any other.
 //!
-//! glibc's locks call `futex` only, so ours may not call more. Waits that spin call `sched_yield` besides, as long as
-//! no filter is in force: none at the start, and none installed later, which takes `prctl` or `syscall`. Where there
-//! was one at the start, `LOCKSWAP_YIELD` says under how many filters `lockswap run` was when it tried the call with
-//! success; if the process is under as many, they are the same. Nice values, which `u-scl` asks for, are not asked for
-//! under any filter, and `membarrier`, for which locks without an atomic instruction in their release ask, is not
-//! called.
+//! glibc's locks call `futex` only, so ours may not call more. Waits that spin call `sched_yield` besides, and locks
+//! without an atomic instruction in their release `membarrier`, as long as no filter is in force: none at the start, and
+//! none installed later, which takes `prctl` or `syscall`. Where there was one at the start, `LOCKSWAP_YIELD` and
+//! `LOCKSWAP_MEMBARRIER` say under how many filters `lockswap run` was when it tried the call with success; if the
+//! process is under as many, they are the same. Nice values, which `u-scl` asks for, are not asked for under any filter.
 
 use crate::environment::Environment;
 use crate::functions::{Functions, ACTIVE, REAL};
@@ -28,16 +27,20 @@ pub fn is_free() -> bool {
 /// # Safety
 /// The process has one thread and `environment` is its own.
 pub unsafe fn install(environment: &Environment) {
-    // SAFETY: as for this call.
-    let tried_under = unsafe { environment.get("LOCKSWAP_YIELD") }.map(CStr::to_bytes);
     let mut buffer = [0; 4096];
     // Opening and reading a file is what the dynamic linker has just done, so no filter forbids that.
     let status = memory::read_file(c"/proc/self/status", &mut buffer);
     let is_free = field(status, b"\nSeccomp:\t") == Some(b"0");
     IS_FREE.store(is_free, Ordering::Relaxed);
     Native::allow_weights(is_free);
-    Native::allow_settling(is_free);
-    Native::allow_yields(is_free || tried_under.is_some() && tried_under == field(status, b"\nSeccomp_filters:\t"));
+    let filters = field(status, b"\nSeccomp_filters:\t");
+    let allows = |name: &str| {
+        // SAFETY: as for this call.
+        let tried_under = unsafe { environment.get(name) }.map(CStr::to_bytes);
+        is_free || tried_under.is_some() && tried_under == filters
+    };
+    Native::allow_settling(allows("LOCKSWAP_MEMBARRIER"));
+    Native::allow_yields(allows("LOCKSWAP_YIELD"));
     ACTIVE.prctl.set(prctl);
     ACTIVE.syscall.set(syscall);
 }

@@ -51,7 +51,7 @@ impl Place {
         for name in ["LD_PRELOAD", "LOCKSWAP_LOCK", "LOCKSWAP_RWLOCK", "LOCKSWAP_SPIN", "LOCKSWAP_STATS", "HOME"]
             .into_iter()
             .chain(["LOCKSWAP_SLO", "LOCKSWAP_ASL_MAX_WINDOW", "LOCKSWAP_LATENCIES", "LOCKSWAP_BIG"])
-            .chain(["LOCKSWAP_ONLY", "LOCKSWAP_YIELD", "ASAN_OPTIONS", "XDG_RUNTIME_DIR"])
+            .chain(["LOCKSWAP_ONLY", "LOCKSWAP_YIELD", "LOCKSWAP_MEMBARRIER", "ASAN_OPTIONS", "XDG_RUNTIME_DIR"])
             .chain(["LOCKSWAP_SPINS_BEFORE_PARK", "LOCKSWAP_TRACE"])
         {
             command.env_remove(name);

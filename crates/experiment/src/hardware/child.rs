@@ -26,6 +26,9 @@ pub const TORTURE: &str = "__torture";
 /// Subcommand that tells whether it may yield.
 pub const YIELD: &str = "__yield";
 
+/// Subcommand that tells whether it may call `membarrier`.
+pub const SETTLE: &str = "__settle";
+
 /// Captures the result that [`KEY_VALUE`] prints.
 pub const KEY_VALUE_METRIC: &str = "throughput_ops_per_s=([0-9]+)";
 /// Its unit.
