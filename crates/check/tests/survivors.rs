@@ -58,7 +58,7 @@ fn functions_and_orders_are_found_in_the_source() {
     assert_eq!(source::item(gcr, line_of(gcr, "let is_active = P::spin_map(")), "Gcr::lock_counted");
     assert!(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join(gcr).exists());
     // The header of its impl takes three lines.
-    let auto = "crates/locks/src/auto/lock.rs";
+    let auto = "crates/locks/src/auto/release.rs";
     assert_eq!(source::item(auto, line_of(auto, "let Some(first) = sleepers_left(queue)")), "AutoLock::look");
     assert_eq!(source::item("no such file", 1), "");
 }
