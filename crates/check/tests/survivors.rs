@@ -58,8 +58,9 @@ fn functions_and_orders_are_found_in_the_source() {
     assert_eq!(source::item(gcr, line_of(gcr, "let is_active = P::spin_map(")), "Gcr::lock_counted");
     assert!(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join(gcr).exists());
     // The header of its impl takes three lines.
-    let auto = "crates/locks/src/auto/release.rs";
-    assert_eq!(source::item(auto, line_of(auto, "let Some(first) = sleepers_left(queue)")), "AutoLock::look");
+    let mutexee = "crates/locks/src/flat/mutexee.rs";
+    let held = line_of(mutexee, "self.state.load(Ordering::Relaxed) & HELD != 0");
+    assert_eq!(source::item(mutexee, held), "MutexeeLock::is_held");
     assert_eq!(source::item("no such file", 1), "");
 }
 
