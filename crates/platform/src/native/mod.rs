@@ -64,7 +64,8 @@ impl Native {
 
     /// Says whether [`Platform::settle`] may call `membarrier`: false at first. If so, [`Platform::store_unless`]
     /// stores, where the kernel and glibc offer restartable sequences. When it returns after false, no thread makes
-    /// the call any more. Not called by two threads at once with different answers.
+    /// the call any more. Where the call takes too long it ends by itself, until this is called again. Not called by
+    /// two threads at once with different answers.
     pub fn allow_settling(allowed: bool) {
         if allowed {
             settling::open();

@@ -22,7 +22,7 @@
 //! | 0        | OPEN + n    | closing: sequences refuse, and `settle` ends those that have begun                       |
 //! | 0        | n           | closed: the n threads are about to leave `settle`, and no other one calls the kernel     |
 //!
-//! Where the call takes long, both are closed for good: a host may hand interrupts late to a virtual CPU that runs, and
+//! Where the call takes long, both are closed, until somebody opens them again: a host may hand interrupts late to a virtual CPU that runs, and
 //! `membarrier`, which takes 1 us with another running thread elsewhere, then takes 3 ms, until the next tick
 //! ([`is_dear`]).
 //!
@@ -86,14 +86,15 @@ fn membarrier(command: libc::membarrier_cmd) -> bool {
 /// Turns [`store_unless`] and [`settle`] on where the kernel and glibc offer what they need, which takes two system
 /// calls. Not called by two threads at once, nor while another one is in [`close`].
 pub fn open() {
-    // Relaxed, all: whoever has opened it before is this thread, or has synchronised with it.
-    if EXCESS.load(Ordering::Relaxed) >= TOO_MUCH || AREA.load(Ordering::Relaxed) != 0 {
+    // Relaxed: whoever has opened it before is this thread, or has synchronised with it.
+    if AREA.load(Ordering::Relaxed) != 0 {
         return;
     }
     let Some(area) = rseq::sequence() else { return };
     if !membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ) {
         return;
     }
+    EXCESS.store(0, Ordering::Relaxed);
     // The first call comes before the first sequence: a thread that has found the gate closed has set its flag before
     // it.
     GATE.fetch_or(OPEN, Ordering::Relaxed);
@@ -301,9 +302,8 @@ mod tests {
         assert!(settle());
         assert_eq!((AREA.load(Ordering::SeqCst), GATE.load(Ordering::SeqCst)), (0, 0));
         assert!(!settle() && !store_unless(&flag, &word, 2));
-        open();
-        assert!(!settle(), "it was opened again");
         assert_eq!(word.load(Ordering::SeqCst), 1);
-        EXCESS.store(0, Ordering::SeqCst);
+        open();
+        assert!(settle(), "it was not opened again");
     }
 }
