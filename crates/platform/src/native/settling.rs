@@ -51,14 +51,14 @@ const LONGEST_CLOSING: Ns = 100_000_000;
 /// A sequence that runs takes a few ns, and one that does not run any more is aborted, ns.
 const LONGER_THAN_SEQUENCES: Ns = 10_000_000;
 
-/// What calls of [`settle`] have taken above what they may take, ns, and when the last one ended.
+/// What calls of [`settle`] have taken above what they may take, ns of CPU time, and when the last one ended.
 static EXCESS: AtomicU64 = AtomicU64::new(0);
 static LAST: AtomicU64 = AtomicU64::new(0);
 /// A call may take so long, ns; one that takes less makes up for others.
 const USUAL: Ns = 50_000;
 /// And one of so many ns of the time that has passed.
 const SHARE: Ns = 100;
-/// What a call counts for at most, ns: the virtual machine may have been stopped meanwhile.
+/// What a call counts for at most, ns: the virtual machine may have been stopped meanwhile, which may count as CPU time.
 const MOST: Ns = 2_500_000;
 /// When calls have taken so much more, they end, ns: the fourth of the longest, if they follow each other at once.
 const TOO_MUCH: Ns = 10_000_000;
@@ -69,10 +69,10 @@ fn excess_after(excess: Ns, took: Ns, since: Ns) -> Ns {
 }
 
 /// Notes a call, and whether they take too long here.
-fn is_dear(began: Ns, ended: Ns) -> bool {
+fn is_dear(took: Ns, ended: Ns) -> bool {
     // Relaxed, all: a sum that orders nothing, of which a simultaneous call may lose a part.
     let since = ended.saturating_sub(LAST.load(Ordering::Relaxed));
-    let excess = excess_after(EXCESS.load(Ordering::Relaxed), ended.saturating_sub(began), since);
+    let excess = excess_after(EXCESS.load(Ordering::Relaxed), took, since);
     LAST.store(ended, Ordering::Relaxed);
     EXCESS.store(excess, Ordering::Relaxed);
     excess >= TOO_MUCH
@@ -84,7 +84,7 @@ fn membarrier(command: libc::membarrier_cmd) -> bool {
 }
 
 /// Turns [`store_unless`] and [`settle`] on where the kernel and glibc offer what they need, which takes two system
-/// calls. Not called by two threads at once, nor while another one is in [`close`].
+/// calls. Not called by two threads at once, nor while another one is in [`close`] or [`settle`].
 pub fn open() {
     // Relaxed: whoever has opened it before is this thread, or has synchronised with it.
     if AREA.load(Ordering::Relaxed) != 0 {
@@ -131,9 +131,9 @@ pub fn settle() -> bool {
         GATE.fetch_sub(1, Ordering::Release);
         return false;
     }
-    let began = instant::now();
+    let before = wait::cpu_time();
     let settled = membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ);
-    if settled && is_dear(began, instant::now()) {
+    if settled && is_dear(wait::cpu_time().saturating_sub(before), instant::now()) {
         stop();
     }
     // Release pairs with the Acquire at the end of `close`.

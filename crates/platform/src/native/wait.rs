@@ -232,6 +232,14 @@ pub fn now(clock: Clock) -> Ns {
     Deadline::new(clock, time.tv_sec, time.tv_nsec as u32).at
 }
 
+/// The CPU time that the calling thread has had.
+pub fn cpu_time() -> Ns {
+    let mut time = timespec(0);
+    // SAFETY: `time` is writable and the clock exists on every Linux; success leaves errno alone.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    Deadline::new(Clock::Monotonic, time.tv_sec, time.tv_nsec as u32).at
+}
+
 /// What the affinity of the thread that asked first says, plus one; 0 before.
 static HIGHEST_CPU: AtomicU32 = AtomicU32::new(0);
 /// How many CPUs it names; 0 where it could not be read.
