@@ -3,6 +3,7 @@
 //! on a look in `settling`.
 
 mod lines;
+mod overlap;
 mod settling;
 
 use lockswap_locks::{flat::ticket::Ticket, queue::mcs::McsSpin, RawLock};
